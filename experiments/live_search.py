@@ -46,7 +46,7 @@ def one_run(name: str, seed: int) -> dict:
     budget = Budget(FLAGS.budget_s)
     request = Request(Source(name), Cluster.local(), budget, 10 * seed, budget_of=SEARCH)
     found = place(request, FLAGS.method, rich.console.Console(quiet=True))
-    single, recommended = found.single, found.written
+    single, recommended = found.named(SINGLE), found.written
     assert single and single.placement and found.form.item, "every workload here fits on one device"
     plans = Decisions.joined([single.placement.decisions, found.placement.decisions])
     with RuntimeEvaluator(found.form.item, found.problem) as evaluator:

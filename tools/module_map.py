@@ -32,7 +32,7 @@ JOURNEY = (
     "__main__",
     *(f"command_line/{name}" for name in ("check_flags", "request", "run_command")),
     "command_line/place",
-    *(f"planning/{name}" for name in ("request", "search_request", "find", "forecast", "log")),
+    *(f"planning/{name}" for name in ("request", "find", "forecast", "log")),
     *(f"planning/{name}" for name in ("live", "forms", "fusing", "outcome")),
     *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
     *(f"report/{name}" for name in ("files", "sentences", "views")),

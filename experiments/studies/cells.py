@@ -329,9 +329,9 @@ def _fused(cell: Cell, item: Item, plan: Placement) -> Cell:
     """The cell with the clusters of the rule that is fastest on its plan, if any is faster than none."""
     cell = dataclasses.replace(cell, evaluations=cell.evaluations + len(RULES))
     found = fastest_clusters(item, plan)
-    if found is None or found.runtime_s >= cell.runtime_s:
+    if found is None or found.simulated_s is None or found.simulated_s >= cell.runtime_s:
         return cell
-    return dataclasses.replace(cell, runtime_s=found.runtime_s, peak_bytes=found.peak_bytes)
+    return dataclasses.replace(cell, runtime_s=found.simulated_s, peak_bytes=max(found.peak_bytes.values()))
 
 
 def _learned(cell: Cell, seen: Seen, window: int) -> Cell:

@@ -14,19 +14,8 @@ from typing import Any, Unpack, overload
 
 import tensorflow as tf
 
-from colocation.tensorflow_internals import (
-    ConcreteFunction,
-    Function,
-    WrappingFunction,
-    call_flat,
-    first_run,
-    first_trace,
-    is_compiled,
-    is_inside_xla,
-    random_state_kept,
-    trace,
-    untraced,
-)
+from colocation import tensorflow_internals as internals
+from colocation.tensorflow_internals import ConcreteFunction, Function, WrappingFunction
 from tf_placer.automatic.config import AutoPlaceConfig, Settings
 from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, placed_signature
@@ -40,7 +29,7 @@ from tf_placer.planning.outcome import Outcome
 from tf_placer.problem.placement import Placement
 from tf_placer.report.sentences import why_not
 from tf_placer.report.views import plan_report, section_of_plan
-from tf_placer.report_page.page import Page, page_html
+from tf_placer.report_page.page import Page, Section, page_html
 from tf_placer.rewrite.placed_function import cut_to_fit, move_back
 from tf_placer.rewrite.placed_function import fits as do_fit
 from tf_placer.rewrite.rewrite import program_of_plan
@@ -99,15 +88,13 @@ class AutoPlaced(WrappingFunction):
         ``is_python``: it was made of a plain Python function. Undecorated, that would run again each time that a
         function which calls it is traced: a Keras model that is compiled anew traces its step anew. So does this one.
         """
-        super().__init__(
-            function,
-            _config=config,
-            _is_python=is_python,
-            _signatures={},
-            _callers={},
-            _bound=weakref.WeakKeyDictionary(),
-            _told=set(),
-        )
+        empty: dict[str, Any] = {
+            "_signatures": {},
+            "_callers": {},
+            "_bound": weakref.WeakKeyDictionary(),
+            "_told": set(),
+        }
+        super().__init__(function, _config=config, _is_python=is_python, **empty)
 
     def __reduce__(self) -> tuple:
         """A copy places anew, on the variables that it has."""
@@ -132,17 +119,17 @@ class AutoPlaced(WrappingFunction):
             return self.unplaced.python_function(*args, **kwargs)
         why_not = self._why_not_here() or why_a_strategy_decides(args, kwargs)
         is_for_one_caller = self._is_python and not tf.executing_eagerly()
-        function = untraced(self.unplaced) if is_for_one_caller else self.unplaced
+        function = internals.untraced(self.unplaced) if is_for_one_caller else self.unplaced
         if why_not:
             self._tell(why_not)
-            if is_inside_xla():
+            if internals.is_inside_xla():
                 self._take_back()
             return function(*args, **kwargs)
         num_traces = function.experimental_get_tracing_count()
-        initializers = first_trace(function, args, kwargs)
+        initializers = internals.first_trace(function, args, kwargs)
         if initializers:
-            return first_run(function, args, kwargs, initializers)
-        concrete, inputs = trace(function, args, kwargs)
+            return internals.first_run(function, args, kwargs, initializers)
+        concrete, inputs = internals.trace(function, args, kwargs)
         may_have_run = function.experimental_get_tracing_count() == num_traces
         if is_for_one_caller:
             # What was traced for callers that are gone is forgotten, with the variables that it holds.
@@ -152,12 +139,12 @@ class AutoPlaced(WrappingFunction):
             self._callers[id(concrete)] = weakref.ref(tf.compat.v1.get_default_graph())
         signature = self._signature(concrete, inputs, may_have_run=may_have_run)
         if signature.concrete is concrete and signature.trial is None:
-            return call_flat(concrete, inputs)
+            return internals.call_flat(concrete, inputs)
         # A tensor where only a run knows: inside another function sizes may be open.
         fits = do_fit(signature.shapes, inputs)
         if fits is False:
             self._tell(f"its plan is of {signature.splitting}, and calls of another batch do not run by it")
-            return call_flat(signature.unplaced if tf.executing_eagerly() else concrete, inputs)
+            return internals.call_flat(signature.unplaced if tf.executing_eagerly() else concrete, inputs)
         try:
             outputs = self._run(concrete, signature, inputs, fits)
         except Exception as error:
@@ -168,7 +155,7 @@ class AutoPlaced(WrappingFunction):
             self._tell(one_line(error), error)
             unplaced = dataclasses.replace(signature.without_plan(), item=None, plan=None)
             self._signatures[id(concrete)] = unplaced
-            return call_flat(unplaced.concrete, inputs)
+            return internals.call_flat(unplaced.concrete, inputs)
         # Not above: whatever goes wrong here, the step has run and must not run again.
         self._settle(concrete)
         return outputs
@@ -190,11 +177,11 @@ class AutoPlaced(WrappingFunction):
         else:
             placed = self._without_trial(concrete)
         if fits is True or placed is concrete:
-            return call_flat(placed, inputs)
+            return internals.call_flat(placed, inputs)
         return tf.cond(
             fits,
-            lambda: call_flat(placed, cut_to_fit(signature.shapes, inputs)),
-            lambda: call_flat(concrete, inputs),
+            lambda: internals.call_flat(placed, cut_to_fit(signature.shapes, inputs)),
+            lambda: internals.call_flat(concrete, inputs),
         )
 
     def _without_trial(self, concrete: ConcreteFunction) -> ConcreteFunction:
@@ -277,21 +264,18 @@ class AutoPlaced(WrappingFunction):
         """
         self._check_called()
         split_batch, name = arguments.truth("split_batch", split_batch), str(self.name)
-        if path is not None:
-            page = arguments.file_to_write("path", path)
+        page = None if path is None else arguments.file_to_write("path", path)
+        if page is not None:
             self._last()  # raises where there is none
-            numbered = enumerate(self._signatures.values(), 1)
-            sections = tuple(
-                section_of_plan(name, number, outcome, signature.is_used)
-                for number, signature in numbered
-                if (outcome := signature.shown(split_batch)) is not None
-            )
-            write_atomically(page, page_html(Page(name, sections)))
         texts = [f"{name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
-        for signature in self._signatures.values():
+        sections = list[Section]()
+        for number, signature in enumerate(self._signatures.values(), 1):
             if (outcome := signature.shown(split_batch)) is not None:
-                report = plan_report(name, outcome, signature.is_used)
-                texts.append("\n".join([report, *signature.staying]))
+                if page is not None:
+                    sections.append(section_of_plan(name, number, outcome, signature.is_used))
+                texts.append("\n".join([plan_report(name, outcome, signature.is_used), *signature.staying]))
+        if page is not None:
+            write_atomically(page, page_html(Page(name, tuple(sections))))
         return "\n\n".join(texts)
 
     def audit(self, values: bool = False) -> Audit:
@@ -359,9 +343,9 @@ class AutoPlaced(WrappingFunction):
             return "it is called in a graph of TensorFlow 1; call it eagerly, or place that graph"
         if why_a_strategy_decides():
             return why_a_strategy_decides()
-        if is_compiled(self.unplaced):
+        if internals.is_compiled(self.unplaced):
             return "jit_compile=True has XLA compile it as one program for one device"
-        if is_inside_xla():
+        if internals.is_inside_xla():
             return "it is called inside a function with jit_compile=True, which is one program for one device"
         return ""
 
@@ -396,7 +380,7 @@ class AutoPlaced(WrappingFunction):
         key = id(concrete)
         if key in self._signatures:
             return self._signatures[key]
-        with _PLACING, random_state_kept(), outside_functions():
+        with _PLACING, internals.random_state_kept(), outside_functions():
             if key in self._signatures:  # another thread placed it meanwhile
                 return self._signatures[key]
             others = [placed.item for placed in self._signatures.values() if placed.item is not None]

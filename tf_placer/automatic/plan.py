@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import pathlib
 import time
 import warnings
@@ -23,35 +22,41 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Cache, user_cache_folder
 from tf_placer.base.quantities import milliseconds, percentage
 from tf_placer.calibration.build_problem import awaited_s, build_problem
+from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
+from tf_placer.planning import forecast
 from tf_placer.planning.find import find, put_in_parts
-from tf_placer.planning.forecast import (
-    FUSE,
-    PROFILE,
-    RACE,
-    compile_simulator,
-    compiling,
-    finding,
-    runs_live,
-    searching,
-    starting,
-)
+from tf_placer.planning.forecast import Forecast, Program, Request
 from tf_placer.planning.forms import Form
 from tf_placer.planning.fusing import fused_here
-from tf_placer.planning.kept import as_json, from_json, lasting, outcome_of_file, why_measured_again
 from tf_placer.planning.live import raced_anew, workers
 from tf_placer.planning.log import Log, Phase
-from tf_placer.planning.outcome import AS_IT_IS, SINGLE, Kept, Note, Outcome, Timed, single_rows
-from tf_placer.planning.search_request import Program, Request
+from tf_placer.planning.outcome import (
+    AS_IT_IS,
+    PLAN,
+    SINGLE,
+    Clock,
+    Kept,
+    Note,
+    Outcome,
+    Timed,
+    fastest,
+    is_same_plan,
+    single_rows,
+)
+from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
-from tf_placer.problem.placement import PlanFile
+from tf_placer.problem.placement import NO_CLUSTER, UNDECIDED, Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search.methods import DEFAULT, MEMORY, WHOLE, Budget, Objective
 from tf_placer.workers.fork_server import end_unused
 
 _APPLY = "applying the plan"
 _APPLY_S = 1.0
+_DAY_S = 24 * 3600.0
+_OLD_S = 30 * _DAY_S
+_TIMES = (*(clock.field for clock in Clock), "spread_s", "is_clear")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,15 +141,15 @@ def _plan_of(
     only_fuses = config.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
 
     def phases_of(whole: Form | None) -> list[Phase]:
-        return [Phase(FUSE, share=1.0)] if only_fuses else finding(request, whole, log)
+        return [Phase(forecast.FUSE, share=1.0)] if only_fuses else Forecast(request, log, whole).finding()
 
     profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
-        profiling = Phase(PROFILE, profiling_s, is_once=True)
+        profiling = Phase(forecast.PROFILE, profiling_s, is_once=True)
         note = "Profiles are kept: later calls need none of that time."
-        log.announce([*compiling(log), profiling, *phases_of(None)], note)
-        compile_simulator(log)
-    with log.phase(PROFILE):
+        log.announce([*forecast.compiling(log), profiling, *phases_of(None)], note)
+        forecast.compile_simulator(log)
+    with log.phase(forecast.PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
         key = _key(whole.problem, config)
         make_parts = functools.cache(lambda: put_in_parts(request, whole, log))
@@ -164,13 +169,13 @@ def _plan_of(
     if kept is not None and answers(kept, config) and not config.refresh and (is_timed or not why_again):
         if why_again:
             log.tell(f"A plan was kept, and {why_again}: it is measured again.")
-            log.expect([starting(request, log), Phase(RACE)])
+            log.expect([Forecast(request, log).starting(), Phase(forecast.RACE)])
             kept = _measured_again(request, whole, log, kept)
             keep(kept, config)
         elif config.keep_unplaced and not kept.is_worth_it:
             end_unused()
         return kept
-    phases = [*compiling(log), *phases_of(whole)]
+    phases = [*forecast.compiling(log), *phases_of(whole)]
     announce = log.expect if profiling_s else log.announce
     announce([*phases, Phase(_APPLY, _APPLY_S)])
     began_s = time.monotonic()
@@ -178,8 +183,8 @@ def _plan_of(
     log.expect([*phases, Phase(_APPLY, time.monotonic() - began_s)])
     kept = None if config.refresh else kept
     if only_fuses:
-        compile_simulator(log)
-        with log.phase(FUSE) as seconds:
+        forecast.compile_simulator(log)
+        with log.phase(forecast.FUSE) as seconds:
             outcome = fused_here(item, whole.problem, seconds)
     else:
         outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
@@ -215,7 +220,7 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
 
     Raises InputError where the plan of least memory does not run.
     """
-    written, runs = outcome.written, runs_live(request, whole)
+    written, runs = outcome.written, forecast.runs_live(request, whole)
     assert written.search is not None  # it was found
     if least := written.search.least_memory:
         if runs and written.measured_s is None:
@@ -250,7 +255,7 @@ def _lasting(
         searches = (search if search.least_memory is None else search.least_memory.fastest,)
     searched: tuple[tuple[str, float, float], ...] = ()
     if search is None or not search.interrupted:
-        given_s = log.had_s(searching(request.method))[0] or log.had_s(FUSE)[0]
+        given_s = log.had_s(forecast.searching(request.method))[0] or log.had_s(forecast.FUSE)[0]
         searched = ((request.method, config.budget_s, min(given_s, config.budget_s)),)
     progress = [(f"{search.method}, search {i}", *search.progress) for i, search in enumerate(searches, 1)]
     if config.tries_parts and request.objective.is_memory:
@@ -261,15 +266,15 @@ def _lasting(
 
 def _measured_again(request: Request, whole: Form, log: Log, kept: Outcome) -> Outcome:
     """A kept plan that raced anew, with every single device and the function as it is."""
-    with workers(request, whole, log) as timing, log.phase(RACE) as seconds:
+    with workers(request, whole, log) as timing, log.phase(forecast.RACE) as seconds:
         timing.runtime.limit.ends_in(seconds)
         timing.in_parts = None if kept.form.split is None else kept.form
         rivals = (row for row in kept.beside if not row.is_single)
         rows = (*single_rows(whole.problem), *rivals)
         raced = raced_anew(dataclasses.replace(kept, beside=rows), timing.of)
-    raced_singles = [row for row in raced.beside if row.is_single and row.raced_s is not None]
-    best = min(raced_singles, key=lambda row: row.raced_s or math.inf, default=Timed(SINGLE))
-    simulated_s = None if kept.single is None else kept.single.simulated_s
+    best = fastest([row for row in raced.beside if row.is_single]) or Timed(SINGLE)
+    before = kept.named(SINGLE)
+    simulated_s = None if before is None else before.simulated_s
     single = Timed(SINGLE, simulated_s=simulated_s, raced_s=best.raced_s, spread_s=best.spread_s)
     return dataclasses.replace(raced, beside=(single, *(row for row in raced.beside if not row.is_single)))
 
@@ -299,20 +304,12 @@ def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
     assert plan.kept is not None and kept.kept is not None  # searches found both
     searched = (*kept.kept.searched, *plan.kept.searched)
     plan = dataclasses.replace(plan, kept=plan.kept._replace(searched=searched))
-    problem, before = plan.placement.problem, kept.placement.problem
-    same = problem.fingerprint == before.fingerprint and (
-        plan.placement.decisions.digest(0, problem) == kept.placement.decisions.digest(0, problem)
-    )
     as_it_is, placed_s = kept.named(AS_IT_IS), kept.written.called_s
-    if (
-        not same
-        or as_it_is is None
-        or placed_s is None
-        or as_it_is.called_s is None
-        or why_measured_again(kept)
-    ):
+    unplaced_s = None if as_it_is is None else as_it_is.called_s
+    is_known = is_same_plan(plan.placement, kept.placement) and not why_measured_again(kept)
+    if not is_known or placed_s is None or unplaced_s is None:
         return plan
-    return plan.tried(kept.is_worth_it, placed_s, as_it_is.called_s, kept.notes.get(Note.LOAD))
+    return plan.tried(kept.is_worth_it, placed_s, unplaced_s, kept.notes.get(Note.LOAD))
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
@@ -321,19 +318,128 @@ def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
     The memory of a live device is what was free when it was probed, another number each time: only limits count.
     """
     devices = [f"{device.name} {device.model}" for device in problem.cluster.devices]
-    return {
+    key = {
         "kind": "outcome",
         "graph": problem.fingerprint,
         "cluster": f"{problem.cluster.kind}: {', '.join(devices)}",
         "allowed": hashlib.sha256(np.packbits(problem.allowed).tobytes()).hexdigest(),
         "process": hashlib.sha256(process_config().graph_options.SerializeToString()).hexdigest(),
         "tensorflow": tf.__version__,
-        **(
-            {}
-            if config.parts == 1
-            else {"parts": f"{config.parts}, statistics of the {config.batch_statistics}"}
-        ),
-        **({"fuse": "clusters"} if config.fuse else {}),
-        **({"objective": f"memory {config.slow_down}"} if config.objective == MEMORY else {}),
-        **({"memory_limit": json.dumps(config.memory_limit, sort_keys=True)} if config.memory_limit else {}),
     }
+    if config.parts != 1:
+        key["parts"] = f"{config.parts}, statistics of the {config.batch_statistics}"
+    if config.fuse:
+        key["fuse"] = "clusters"
+    if config.objective == MEMORY:
+        key["objective"] = f"memory {config.slow_down}"
+    if config.memory_limit:
+        key["memory_limit"] = json.dumps(config.memory_limit, sort_keys=True)
+    return key
+
+
+def lasting(outcome: Outcome, kept: Kept) -> Outcome:
+    """A function's plan: of other plans names and times last, and of searches their progress."""
+    rows = [Timed(row.name, **{name: getattr(row, name) for name in _TIMES}) for row in outcome.beside]
+    singles = [row for row in rows if row.is_single] or [Timed(SINGLE)]
+    plan = {name: getattr(outcome.written, name) for name in ("placement", "peak_bytes", *_TIMES)}
+    return Outcome(
+        outcome.form,
+        Timed(PLAN, **plan),
+        (*singles, *(row for row in rows if not row.is_single)),
+        notes={note: value for note, value in outcome.notes.items() if note is not Note.DECIDED},
+        correction=outcome.correction,
+        kept=kept,
+    )
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    """A function's plan as data: what is decided is by the positions of ops, which equal graphs share."""
+    plan, kept = outcome.placement, outcome.kept
+    assert kept is not None  # a search found it
+    decided = {"device_of_op": plan.device_of_op} | {name: getattr(plan, name) for name in UNDECIDED}
+    return {
+        "parts": outcome.form.parts,
+        "kept_whole": None if (split := outcome.problem.splitting) is None else list(split.kept_whole),
+        "decided": {name: value.tolist() for name, value in decided.items() if value is not None},
+        "peak_bytes": list(outcome.written.peak_bytes.values()),
+        "rows": {
+            row.name: {name: getattr(row, name) for name in _TIMES}
+            for row in (outcome.written, *outcome.beside)
+        },
+        "notes": {note.value: value for note, value in outcome.notes.items()},
+        "correction": None if outcome.correction is None else dataclasses.asdict(outcome.correction),
+        "searched": kept.searched,
+        "progress": kept.progress,
+    }
+
+
+def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
+    """The function's plan that ``as_json`` made data of, on the form of an equal program.
+
+    Keras and TensorFlow number layers and ops, so that a model that is built again has other names. Its fingerprint is
+    the same only if op for op the graphs are, so what is decided is kept by the position of its op.
+
+    Raises:
+      InputError, ValueError, LookupError, TypeError, AttributeError: it is damaged, or no plan of this form.
+    """
+    problem, device_of_op = form.problem, np.array(data["decided"]["device_of_op"])
+    device_of_unit = np.full(problem.num_units, -1)
+    device_of_unit[problem.unit_of_op] = device_of_op
+    placement = Placement(problem, device_of_unit, *(data["decided"].get(name) for name in UNDECIDED))
+    if (placement.device_of_op != device_of_op).any():
+        raise InputError("it parts ops that must share a device")
+    clusters = placement.cluster_of_op
+    if clusters is not None and (clusters[~problem.fusible_of_op] != NO_CLUSTER).any():
+        raise InputError("it fuses ops that stay outside of clusters now")
+    rows = []
+    for name, times in data["rows"].items():
+        fields: dict[str, Any] = {
+            clock.field: None if (s := times[clock.field]) is None else float(s) for clock in Clock
+        }
+        fields["spread_s"] = None if times["spread_s"] is None else tuple(map(float, times["spread_s"]))
+        rows.append(Timed(str(name), **fields, is_clear=times["is_clear"]))
+    plan, *rivals = rows
+    if plan.name != PLAN or plan.simulated_s is None:
+        raise ValueError("its plan has no time")
+    devices = (device.name for device in problem.cluster.devices)
+    peaks = dict(zip(devices, map(int, data["peak_bytes"]), strict=True))
+    correction = None if data["correction"] is None else Correction(**data["correction"])
+    searched = tuple((str(method), float(s), float(of_s)) for method, s, of_s in data["searched"])
+    return Outcome(
+        form if correction is None else dataclasses.replace(form, problem=correction.apply(problem)),
+        dataclasses.replace(plan, placement=placement, peak_bytes=peaks),
+        tuple(rivals),
+        notes={Note(name): value for name, value in data["notes"].items()},
+        correction=correction,
+        kept=Kept(key, searched, data["progress"], is_from_cache=True),
+    )
+
+
+def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping[int, int]) -> Outcome:
+    """The outcome for a function's plan that is given as a file; names of ops there may be those of an equal program.
+
+    ``fixed``: op -> device, both as positions, of ops that must be there.
+
+    Raises:
+      InputError: the plan is for another program or batch, or has a fixed op elsewhere.
+    """
+    problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed)
+    placement = Placement.from_plan(plan, problem)
+    singles = (problem.everything_on(device) for device in range(problem.num_devices))
+    best = fastest([Timed.simulated(SINGLE, Placement(problem, single)) for single in singles])
+    row = Timed(SINGLE, simulated_s=None if best is None else best.simulated_s)
+    notes = {Note.WHY: f"it is the plan of {plan.source}"}
+    return Outcome(Form(problem, item), Timed.simulated(PLAN, placement), (row,), notes=notes)
+
+
+def why_measured_again(kept: Outcome) -> str:
+    """Reason why a verdict of the runtime holds no longer, as a clause; "" where it does."""
+    timed_at_s = kept.notes.get(Note.TIMED_AT_S)
+    if timed_at_s is None or kept.written.raced_s is None:
+        return ""
+    if kept.busy_share:
+        return (
+            f"its verdict is of a busy machine, of which other processes took {percentage(kept.busy_share)}"
+        )
+    age_s = time.time() - timed_at_s
+    return f"its verdict is {age_s / _DAY_S:.0f} days old" if age_s > _OLD_S else ""

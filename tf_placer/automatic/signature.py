@@ -353,84 +353,76 @@ def placed_signature(
     whole = kept if plan.problem.splitting is None else None
     lasting = Form(plan.problem, whole, stayed_whole=plan.form.stayed_whole, why_recomputed=why_recomputed)
     plan = dataclasses.replace(plan, form=lasting)
+    signature = Signature(concrete, concrete, kept, plan, staying)
     if config.keep_unplaced and not plan.is_worth_it:
-        return Signature(concrete, concrete, kept, plan, staying)
+        return signature
     # Before any variable moves.
     check_clusters(form, plan.placement.cluster_of_op, plan.placement.device_names)
     to_place = form.with_variables({variable.node: variable.value for variable in kept.variables})
-    placing = _Placing(concrete, kept, to_place, plan.placement, cluster, writing)
     is_tried = config.keep_unplaced and plan.written.clock is Clock.RACED
-    return _placed_or_tried(placing, plan, staying, is_tried, may_have_run)
+    return _placed_or_tried(signature, to_place, cluster, writing, is_tried, may_have_run)
 
 
 def _placed_or_tried(
-    placing: _Placing, plan: Outcome, staying: tuple[str, ...], is_tried: bool, may_have_run: bool
+    unplaced: Signature,
+    item: Item,
+    cluster: Cluster,
+    writing: Writing | None,
+    is_tried: bool,
+    may_have_run: bool,
 ) -> Signature:
-    """The signature, placed, or on trial; its random numbers go on where it changes from one to the other."""
-    concrete, writing, as_it_is = placing.concrete, placing.writing, None
+    """The signature, placed, or on trial; its random numbers go on where it changes from one to the other.
+
+    ``item`` is what the plan is of: that of the traced function, or the same in parts.
+    """
+    concrete, whole, plan = unplaced.traced, unplaced.item, unplaced.plan
+    assert whole is not None and plan is not None  # it can be placed
+    placement, home = plan.placement, dict[str, str]()
+    state, as_it_is = None, None
     if writing is None and not may_have_run:
         kept_functions.add(concrete)
         draws = SeededDraws(concrete)
         # The numbers of these would begin anew after the first calls, so the race has the last word.
         is_tried = is_tried and not draws.lost
         if draws.carried and (is_tried or plan.form.parts > 1):
-            placing = dataclasses.replace(placing, state=RandomState(draws))
-            as_it_is = copied_function(concrete, placing.state)
-    called = writing.called if writing is not None else as_it_is or concrete
-    trial = Trial(called, placing.place, placing.take_back) if is_tried else None
-    return Signature(
-        concrete,
-        called if is_tried else placing.place(),
-        placing.whole,
-        plan,
-        staying,
-        trial,
-        placing.home,
-        as_it_is,
-        placing.state,
-        None if as_it_is is None else placing.made,
-    )
+            state = RandomState(draws)
+            as_it_is = copied_function(concrete, state)
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Placing:
-    """What moves a function's variables to where a plan has them, and back."""
-
-    concrete: ConcreteFunction  # the traced function
-    whole: Item  # its item
-    item: Item  # item, placement, cluster: what the plan is of, ``whole`` or that in parts, and for
-    placement: Placement
-    cluster: Cluster
-    writing: Writing | None  # how the plan becomes what runs; None: a placed function is made
-    state: RandomState | None = None  # what the function draws from, as it is and placed
-    # op -> device of the handles of variables, once they have moved
-    home: dict[str, str] = dataclasses.field(default_factory=dict)
-
-    def place(self) -> ConcreteFunction:
-        """What runs by the plan, after its variables have moved."""
-        self.home.update(dict.fromkeys(self.whole.index.names, f"{host_address_space()}/device:CPU:0"))
-        # Handles in a local would keep their variables there.
-        self.home.update((node, h.device) for node, h in captured_handles(self.concrete, self.whole).items())
-        write = self._write if self.writing is None else self.writing.write
-        return run_by_plan(self.concrete, self.item, self.placement, self.cluster, write)
-
-    def _write(
-        self, concrete: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
+    def written(
+        concrete: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
     ) -> ConcreteFunction:
         tell_of_lost_state([concrete], f"{item.name} is placed")
-        return placed_concrete_function(concrete, item, placement, devices, self.state)
+        return placed_concrete_function(concrete, item, placement, devices, state)
 
-    def made(self, state: RandomState | None = None) -> ConcreteFunction:
-        """The placed function; without a state, one that draws as if it had never run."""
-        devices = devices_here(self.placement, self.cluster)
-        return placed_concrete_function(self.concrete, self.item, self.placement, devices, state)
+    def place() -> ConcreteFunction:
+        """What runs by the plan, after its variables have moved."""
+        home.update(dict.fromkeys(whole.index.names, f"{host_address_space()}/device:CPU:0"))
+        # Handles in a local would keep their variables there.
+        home.update((node, handle.device) for node, handle in captured_handles(concrete, whole).items())
+        write = written if writing is None else writing.write
+        return run_by_plan(concrete, item, placement, cluster, write)
 
-    def take_back(self) -> None:
-        if self.writing is not None:
-            self.writing.undo()
-        move_back(self.concrete, self.whole, self.home)
-        if self.state is not None:
-            self.state.move_back()
+    def fresh() -> ConcreteFunction:
+        """The placed function that draws as if it had never run."""
+        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
+
+    def take_back() -> None:
+        if writing is not None:
+            writing.undo()
+        move_back(concrete, whole, home)
+        if state is not None:
+            state.move_back()
+
+    called = writing.called if writing is not None else as_it_is or concrete
+    return dataclasses.replace(
+        unplaced,
+        concrete=called if is_tried else place(),
+        trial=Trial(called, place, take_back) if is_tried else None,
+        home=home,
+        as_it_is=as_it_is,
+        random_state=state,
+        fresh=None if as_it_is is None else fresh,
+    )
 
 
 def _why_not_in_parts(inputs: Sequence[tf.Tensor]) -> str:

@@ -13,16 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from colocation.tensorflow_internals import (
-    ConcreteFunction,
-    Function,
-    call_flat,
-    first_run,
-    first_trace,
-    is_compiled,
-    random_state_kept,
-    trace,
-)
+from colocation import tensorflow_internals as internals
+from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import keep
@@ -73,9 +65,8 @@ class Watcher:
         self._functions: weakref.WeakKeyDictionary[Function, _Watched] = weakref.WeakKeyDictionary()
         self._traced: list[_Watched] = []  # those whose calls run now
         self._is_placing = False
-        self.runs_as_it_is: dict[
-            str, str
-        ] = {}  # name of a function of which nothing is told -> why it runs as it is
+        # Name of a function of which nothing is told -> why it runs as it is.
+        self.runs_as_it_is: dict[str, str] = {}
 
     def say(self, line: str) -> None:
         """Tells a line once."""
@@ -107,9 +98,9 @@ class Watcher:
             self.runs_as_it_is.setdefault(str(function.name), "is called in a graph")
             outputs = as_it_is(*args, **kwargs)
             for outer in self._traced[-1:]:
-                if not is_compiled(function):
+                if not internals.is_compiled(function):
                     try:
-                        outer.inner.append(trace(function, args, kwargs)[0])
+                        outer.inner.append(internals.trace(function, args, kwargs)[0])
                     except Exception as error:  # noqa: BLE001 - the script's own call of it has worked
                         self.say(f"{function.name} is not looked into: {one_line(error)}")
             return outputs
@@ -132,7 +123,7 @@ class Watcher:
         """What ``place`` returns, or None where it fails, which is told; the script's seeds stay as they are."""
         self._is_placing = True
         try:
-            with random_state_kept(), outside_functions():
+            with internals.random_state_kept(), outside_functions():
                 return place()
         except Exception as error:  # noqa: BLE001 - whatever it is, the script runs on
             self.why_not = one_line(error)
@@ -150,8 +141,8 @@ class _Watched:
         reason = why_a_strategy_decides()
         why = f"runs as it is: {reason}" if reason else f"is called fewer than {WATCHED_STEPS + 1} times"
         watcher.runs_as_it_is[str(function.name)] = why
-        self.is_settled = is_compiled(function) or bool(why_a_strategy_decides())
-        if is_compiled(function):
+        self.is_settled = internals.is_compiled(function) or bool(why_a_strategy_decides())
+        if internals.is_compiled(function):
             watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
         self.inner: list[ConcreteFunction] = []  # traced functions that this one calls
         self._is_left = self.is_settled
@@ -170,13 +161,16 @@ class _Watched:
         is_traced = function.experimental_get_tracing_count() == self._num_traces
         if self._is_left or (is_traced and not any(self._copies.values())):
             return as_it_is(*args, **kwargs)
-        initializers = first_trace(function, args, kwargs)
+        initializers = internals.first_trace(function, args, kwargs)
         if initializers:
-            return first_run(function, args, kwargs, initializers)
-        concrete, inputs = trace(function, args, kwargs)
+            return internals.first_run(function, args, kwargs, initializers)
+        concrete, inputs = internals.trace(function, args, kwargs)
         self._num_traces = function.experimental_get_tracing_count()
         copy = self._copy(concrete)
-        return as_it_is(*args, **kwargs) if copy is None else copy.call(inputs)
+        if copy is None:
+            return as_it_is(*args, **kwargs)
+        copy.follow_seeds()
+        return internals.call_flat(copy.function, inputs)
 
     def _copy(self, concrete: ConcreteFunction) -> _Copy | None:
         """The copy of a function that draws with a seed, from its first call on: it can go on by a plan."""
@@ -199,7 +193,7 @@ class _Watched:
         """Runs a step, which is timed, and decides."""
         trial = None if self._signature is None else self._signature.trial
         if trial is not None:
-            concrete, inputs = trace(function, args, kwargs)
+            concrete, inputs = internals.trace(function, args, kwargs)
             if concrete is not self._concrete:
                 return as_it_is(*args, **kwargs)
             copy = self._copy(concrete)
@@ -218,10 +212,10 @@ class _Watched:
                 self._settle()
             return outputs
         if self._watcher.plan is not None:
-            initializers = first_trace(function, args, kwargs)
+            initializers = internals.first_trace(function, args, kwargs)
             if initializers:
-                return first_run(function, args, kwargs, initializers)
-            concrete, inputs = trace(function, args, kwargs)
+                return internals.first_run(function, args, kwargs, initializers)
+            concrete, inputs = internals.trace(function, args, kwargs)
             self._calls += 1
             self.is_settled = self._calls >= _LOOKS
             if id(concrete) not in self._looked_at:
@@ -258,7 +252,7 @@ class _Watched:
             why = f"takes {milliseconds(seconds)} a step, and under {milliseconds(COSTLY_S)} no search pays"
             self._watcher.runs_as_it_is[str(function.name)] = why
             return
-        self._concrete, inputs = trace(function, args, kwargs)
+        self._concrete, inputs = internals.trace(function, args, kwargs)
         part, arguments = self._part(self._concrete, inputs)
         name = function_name(part)
         self._watcher.say(f"{name} takes {milliseconds(seconds)} a step: finding a plan for it")
@@ -276,10 +270,8 @@ class _Watched:
         elif signature.trial is not None:
             self._watcher.say(f"{name}: its next calls are timed, as it is and by the plan")
             self.is_settled = False
-        elif self._label is None:
-            self._watcher.say(f"{name} runs as it is: {why_not(signature.plan)}")
         else:
-            self._tell_placed(name, "its plan")
+            self._tell_of_the_plan(name, signature)
 
     def _settle(self) -> None:
         assert self._signature is not None  # it was tried
@@ -288,14 +280,15 @@ class _Watched:
         assert settled.plan is not None and settled.item is not None
         if settled.plan.written.called_s is not None:
             keep(settled.plan, self._watcher.config)
-        if self._label is None:
-            self._watcher.say(f"{settled.item.name} runs as it is: {why_not(settled.plan)}")
-        else:
-            self._tell_placed(settled.item.name, "its plan")
+        self._tell_of_the_plan(settled.item.name, settled)
 
-    def _tell_placed(self, name: str, plan: str) -> None:
-        self._watcher.placed.append(name)
-        self._watcher.say(f"{name} runs by {plan}")
+    def _tell_of_the_plan(self, name: str, signature: Signature) -> None:
+        assert signature.plan is not None
+        if self._label is None:
+            self._watcher.say(f"{name} runs as it is: {why_not(signature.plan)}")
+        else:
+            self._watcher.placed.append(name)
+            self._watcher.say(f"{name} runs by its plan")
 
     def _place_by(self, plan: PlanFile, part: ConcreteFunction, arguments: Sequence[tf.Tensor]) -> None:
         config, name = self._watcher.config, function_name(part)
@@ -319,7 +312,8 @@ class _Watched:
         )
         item = dataclasses.replace(item, variables=tuple(variables))
         run_by_plan(part, item, placement, cluster, self._write)
-        self._tell_placed(name, plan.source)
+        self._watcher.placed.append(name)
+        self._watcher.say(f"{name} runs by {plan.source}")
 
     def _write(
         self, part: ConcreteFunction, item: Item, placement: Placement, devices: Mapping[str, str]
@@ -366,7 +360,3 @@ class _Copy:
     def follow_seeds(self) -> None:
         if self.state is not None:
             self.state.follow_seeds()
-
-    def call(self, inputs: Sequence[tf.Tensor]) -> Any:
-        self.follow_seeds()
-        return call_flat(self.function, inputs)

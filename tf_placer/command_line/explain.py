@@ -17,7 +17,7 @@ from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
-from tf_placer.planning.forecast import reading
+from tf_placer.planning.forecast import Forecast
 from tf_placer.planning.log import Log
 from tf_placer.problem.analytic_problem import units_of
 from tf_placer.problem.layers import layer_of_unit, layers_of
@@ -65,7 +65,7 @@ def explain(
 
     log = Log(console)
     with log:
-        log.announce(reading(request, log))
+        log.announce(Forecast(request, log).reading())
         form = read(request, log, check)
     item, problem = form.item, _as_searched(form.problem, plan)
     assert item is not None  # no profiled graph is explained

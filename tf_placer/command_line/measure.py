@@ -15,7 +15,7 @@ from tf_placer.calibration.build_problem import OpTimes, calibrated, profile
 from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.planning.forecast import BUILD, PROFILE, compile_simulator, expect_profile, reading, timing
+from tf_placer.planning.forecast import BUILD, PROFILE, Forecast, compile_simulator, expect_profile
 from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, single_rows
@@ -48,7 +48,8 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     import_meanwhile(request.cluster)
     count = 1 + len(request.cluster.devices)
     with log:
-        log.announce([*reading(request, log), *timing(request, count, log, " while the graph is built")])
+        forecast = Forecast(request, log)
+        log.announce([*forecast.reading(), *forecast.timing(count, " while the graph is built")])
         whole = read(request, log, lambda _, problem: Placement.from_plan(plan, problem))
         problem = whole.problem
         placement = Placement.from_plan(plan, problem)
@@ -109,7 +110,7 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
     """Prints the profile of a program on the live cluster, measured or kept, and returns it as JSON, in seconds."""
     log = Log(console)
     with log:
-        log.announce(reading(request, log))
+        log.announce(Forecast(request, log).reading())
         compile_simulator(log)
         with log.phase(BUILD):
             item = request.source.item()
@@ -206,7 +207,7 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
     log, request = Log(console), dataclasses.replace(request, costs="analytic")
     with log:
         batches = log.expected(_BATCHES, _BATCHES_S, f"batches of {request.source.name}")
-        log.announce([*reading(request, log), batches])
+        log.announce([*Forecast(request, log).reading(), batches])
         form, cluster = read(request, log), request.cluster
         assert form.item is not None  # the command takes no profiled graph
         single, least = device_peaks(form.problem)

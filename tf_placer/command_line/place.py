@@ -23,11 +23,9 @@ from tf_placer.planning.forecast import (
     RECOMPUTE,
     SPLIT,
     WRITE,
-    closing,
+    Forecast,
     compile_simulator,
     expect_profile,
-    finding,
-    reading,
 )
 from tf_placer.planning.forms import Form, Unfit, made_to_fit
 from tf_placer.planning.log import Log, begins_at, begun_s
@@ -92,13 +90,14 @@ def compare(
 
 def _found(request: Request, log: Log, finish: Finish) -> Outcome:
     with log:
-        rest = [*finding(request, None, log), *closing(request, None, log)]
-        log.announce([*reading(request, log), *rest])
+        forecast = Forecast(request, log)
+        log.announce([*forecast.reading(), *forecast.finding(), *forecast.closing()])
         whole = read(request, log)
-        log.expect([*finding(request, whole, log), *closing(request, whole, log)])
+        forecast = Forecast(request, log, whole)
+        log.expect([*forecast.finding(), *forecast.closing()])
         outcome = find(request, whole, log)
         with contextlib.suppress(KeyboardInterrupt):  # the plan is there, and counts more
-            for phase in closing(request, whole, log):
+            for phase in forecast.closing():
                 if phase.name == SPLIT and not outcome.search.interrupted:
                     with log.phase(SPLIT) as left_s:
                         if (about_s := phase.seconds or 0.0) <= left_s:

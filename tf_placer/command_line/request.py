@@ -19,10 +19,9 @@ from tf_placer.cluster.cluster import choose_cluster, limited, limits_of_texts
 from tf_placer.command_line.check_flags import NEEDS_A_PROGRAM, flag_value
 from tf_placer.command_line.source import Source
 from tf_placer.fleet.address import FleetAddress
-from tf_placer.planning import search_request
+from tf_placer.planning import forecast
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import AUTO, DEFAULT_BUDGET_S, DESCRIPTION, REPEATED, SOURCES, Flags
-from tf_placer.planning.search_request import MethodSettings
 from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
@@ -39,7 +38,7 @@ _OF_REQUEST = ("seed", "costs", "complete_plan", "write", "by", "budget_of", "ro
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(search_request.Request):
+class Request(forecast.Request):
     """Request of a command."""
 
     source: Source
@@ -151,7 +150,7 @@ def recall(options: Flags, plan: PlanFile) -> Flags:
     return options
 
 
-def _settings(options: Flags) -> MethodSettings:
+def _settings(options: Flags) -> forecast.MethodSettings:
     """Settings of the methods of a run; --weights is a setting of taught ones."""
     if options.command not in ("place", "compare"):
         return {}
@@ -189,7 +188,7 @@ def _input_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 def method_settings(
     texts: Sequence[str], file: str | None, names: Sequence[str], others: Sequence[str] = ()
-) -> MethodSettings:
+) -> forecast.MethodSettings:
     """Settings from flags and file for the methods that take part; a flag wins over the file.
 
     Args:
@@ -213,7 +212,7 @@ def method_settings(
             )
         settings.setdefault(method, {}).update(values)
 
-    def check(said: str, settings: MethodSettings) -> None:
+    def check(said: str, settings: forecast.MethodSettings) -> None:
         for method, values in settings.items():
             try:
                 configured(methods.find(method), values)

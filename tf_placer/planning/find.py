@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -15,21 +16,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.simulated import Status, TraceFailed
-from tf_placer.planning.forecast import (
-    AT_ONCE,
-    FUSE,
-    FUSE_MOST_S,
-    RACE,
-    RECOMPUTE,
-    SPLIT_STAGE,
-    compile_simulator,
-    constructive,
-    expect_profile,
-    is_given,
-    runs_live,
-    searching,
-    splitting,
-)
+from tf_placer.planning import forecast
+from tf_placer.planning.forecast import Forecast, Request
 from tf_placer.planning.forms import Form, fitted_to, in_parts
 from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
@@ -46,7 +34,6 @@ from tf_placer.planning.outcome import (
     fastest,
     in_layers,
 )
-from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, LAYER, METHOD, NO_ORDER, Budget, Objective
@@ -78,23 +65,23 @@ def find(
       WorkerError: the workers do not start.
       KeyboardInterrupt: Ctrl-C before there was a plan.
     """
-    compile_simulator(log)
+    forecast.compile_simulator(log)
     make_parts = make_parts or (lambda: put_in_parts(request, whole, log))
     outcome = None
     try:
         if request.compared:
             outcome = _compared(request, whole, log)
-        elif is_given(request, whole):
+        elif forecast.is_given(request, whole):
             outcome = _given(request, whole, log)
         elif request.objective.is_memory:
             outcome = _least_memory(request, whole, log, kept)
-        elif runs_live(request, whole):
+        elif forecast.runs_live(request, whole):
             with workers(request, whole, log) as timing:
                 outcome = _measured_live(request, timing, log, kept, make_parts)
         else:
             outcome = _simulated(request, whole, log, kept, make_parts)
             if request.fuse and not outcome.search.interrupted:
-                with log.phase(FUSE):
+                with log.phase(forecast.FUSE):
                     outcome = with_simulated_clusters(outcome)
     except KeyboardInterrupt:
         if outcome is None or request.is_call:
@@ -115,18 +102,19 @@ def _simulated(
         why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
         log.tell(f"{why} What follows is the simulator's word alone.")
     method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
-    splits, is_ended = log.is_ahead(SPLIT_STAGE), False
+    splits, is_ended = log.is_ahead(forecast.SPLIT_STAGE), False
     why_whole = _left_out_parts(request, whole, log)
-    with log.phase(AT_ONCE):
-        plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
-    with log.phase(searching(method)) as seconds:
+    with log.phase(forecast.AT_ONCE):
+        plain = [_candidate(request, whole, log, name, _FEW) for name in forecast.constructive(method)]
+    with log.phase(forecast.searching(method)) as seconds:
         start: Start | None = begin if spec.uses_start and whole.has(begin) else None
         if start is None and whole.unfit is not None and spec.uses_start:
             start = Placement(whole.problem, whole.problem.legalized(whole.unfit.choice.plan[np.newaxis])[0])
         # What is done again was chosen for plain plans. It is chosen again for the first plan that a search finds, and
         # the search goes on from there.
-        took_s = log.had_s(RECOMPUTE)[1]
-        fits_anew = whole.unfit is not None and request.is_free and 2 * took_s < seconds
+        took_s = log.had_s(forecast.RECOMPUTE)[1]
+        is_free = not (request.pins or request.held or request.plan or request.respect_devices)
+        fits_anew = whole.unfit is not None and is_free and 2 * took_s < seconds
         budget = request.budget_in(seconds - took_s).share(2) if fits_anew else request.budget_in(seconds)
         searched = _candidate(request, whole, log, method, budget, start)
         anew = None
@@ -143,7 +131,7 @@ def _simulated(
             why_whole = _search_in_parts(request, forms, rows, log, make_parts)
         has_control = (splits or spec.goes_on) and method != CONTROL
         if has_control and searched.search is not None and not is_ended and not _is_interrupted(rows):
-            with log.phase(searching(CONTROL)) as seconds:
+            with log.phase(forecast.searching(CONTROL)) as seconds:
                 budget = request.budget_in(request.control_s(seconds)).capped(searched.search.evaluations)
                 rows.append(_candidate(request, whole, log, CONTROL, budget))
     except KeyboardInterrupt:
@@ -157,7 +145,7 @@ def _simulated(
     # A robust plan is the best by what was sought, if not by the estimates.
     is_robust = request.robust and searched.clock is not None
     # A function runs by its method's plan; plainer ones are told.
-    plainer = {CONTROL, *constructive(method)} - {method} if request.is_call else set()
+    plainer = {CONTROL, *forecast.constructive(method)} - {method} if request.is_call else set()
     best = fastest([row for row in rows if row.name not in plainer], method)
     chosen = searched if request.write == METHOD or is_robust or best is None else best
     form = next((form for form in forms[::-1] if form.has(chosen.placement)), whole)
@@ -186,7 +174,7 @@ def _search_in_parts(
     put in parts; "" where it is.
     """
     whole, searched, method = forms[0], rows[0], request.method
-    with log.phase(SPLIT_STAGE) as left_s:
+    with log.phase(forecast.SPLIT_STAGE) as left_s:
         if not left_s:
             log.leave_out()
             return _left_out_parts(request, whole, log)
@@ -196,14 +184,15 @@ def _search_in_parts(
         forms.append(form)
         data_parallel = data_parallel_row(form)
         rows.append(data_parallel)
-    with log.phase(searching(method)) as seconds:
+    with log.phase(forecast.searching(method)) as seconds:
         began_s = time.monotonic()
         # To split it again takes nearly as long.
-        is_late, own_s = log.had_s(SPLIT_STAGE)[1] > _SPLIT_AGAIN * seconds, searched.seconds(Clock.SIMULATED)
+        is_late = log.had_s(forecast.SPLIT_STAGE)[1] > _SPLIT_AGAIN * seconds
+        own_s = searched.seconds(Clock.SIMULATED)
         if not is_late and own_s is not None:
             form = form.where_it_pays(own_s)
             forms.append(form)
-        budget = request.budget_in(max(LEAST_S, seconds - (time.monotonic() - began_s)))
+        budget = request.budget_in(max(forecast.LEAST_S, seconds - (time.monotonic() - began_s)))
         starts = form.starts([] if searched.placement is None else [searched.placement])
         start = starts if methods.find(method).uses_start else None
         split = _candidate(request, form, log, method, budget, start)
@@ -218,7 +207,7 @@ def _left_out_parts(request: Request, whole: Form, log: Log) -> str:
     # A function's report has data parallelism.
     if request.is_call or not request.tries_parts or not math.isfinite(request.whole_s):
         return ""
-    twice_s = 2 * (splitting(request, whole, log).seconds or 0.0)
+    twice_s = 2 * (Forecast(request, log, whole).splitting.seconds or 0.0)
     return left_out(request, "A plan with the batch in parts", twice_s)
 
 
@@ -231,9 +220,9 @@ def left_out(request: Request, what: str, about_s: float) -> str:
 
 def put_in_parts(request: Request, whole: Form, log: Log) -> Form | str:
     """The program with a part of its batch for each device, or one clause on why that cannot be, or does not run."""
-    costs = request.costs if runs_live(request, whole) else "analytic"
-    statistics, profiles = request.source.batch_statistics, request.profiles
-    form = in_parts(whole, statistics, costs, profiles, lambda item: expect_profile(request, item, log))
+    costs = request.costs if forecast.runs_live(request, whole) else "analytic"
+    announce = functools.partial(forecast.expect_profile, request, log=log)
+    form = in_parts(whole, request.source.batch_statistics, costs, request.profiles, announce)
     try:
         return form if isinstance(form, str) else form.narrowed()
     except InputError as error:
@@ -293,7 +282,7 @@ def _compared(request: Request, whole: Form, log: Log) -> Outcome:
     is_ended = False
     try:
         for name in request.compared:
-            with log.phase(searching(name)) as seconds:
+            with log.phase(forecast.searching(name)) as seconds:
                 try:
                     rows.append(_candidate(request, whole, log, name, request.budget_in(seconds)))
                 except InputError as error:
@@ -314,7 +303,7 @@ def _compared(request: Request, whole: Form, log: Log) -> Outcome:
 def _given(request: Request, whole: Form, log: Log) -> Outcome:
     """The one placement there is, beside the best single device without pins."""
     assert whole.item is not None  # profiled graphs have no plan
-    with log.phase(AT_ONCE):
+    with log.phase(forecast.AT_ONCE):
         problem = whole.problem
         placement = Placement(problem, problem.allowed.argmax(axis=1))
         if request.plan is not None:
@@ -330,15 +319,14 @@ def _given(request: Request, whole: Form, log: Log) -> Outcome:
 
 def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
     """The plan of least memory within the slow-down; the search begins nowhere, so a kept plan is held against it."""
-    with log.phase(AT_ONCE):
-        plain = [_candidate(request, whole, log, name, _FEW) for name in constructive(request.method)]
-    with log.phase(searching(request.method)) as seconds:
-        budget = request.budget_in(seconds)
-        row = _candidate(request, whole, log, request.method, budget, objective=request.objective)
-    begin = _begin_of(kept)
+    method, begin = request.method, _begin_of(kept)
+    with log.phase(forecast.AT_ONCE):
+        plain = [_candidate(request, whole, log, name, _FEW) for name in forecast.constructive(method)]
+    with log.phase(forecast.searching(method)) as seconds:
+        row = _candidate(request, whole, log, method, request.budget_in(seconds), objective=request.objective)
     if begin is not None and row.search is not None and row.search.least_memory is not None:
         least = row.search.least_memory
-        result = evaluate_given(whole.problem, begin.decisions, request.method)
+        result = evaluate_given(whole.problem, begin.decisions, method)
         devices = request.cluster.devices
         peak_bytes = np.array([[result.peak_bytes[device.name] for device in devices]])
         share = float(fullest_share(request.cluster, peak_bytes)[0])
@@ -346,8 +334,8 @@ def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None)
         if share < least.share and result.runtime_s <= most_s:
             least = dataclasses.replace(least, share=share)
             result = dataclasses.replace(result, least_memory=least, interrupted=row.search.interrupted)
-            row = Timed.of_search(request.method, result)
-    return _outcome_of_first(request, whole, log, [row, *plain], runs_live(request, whole))
+            row = Timed.of_search(method, result)
+    return _outcome_of_first(request, whole, log, [row, *plain], forecast.runs_live(request, whole))
 
 
 def _outcome_of_first(
@@ -411,15 +399,9 @@ def _measured_live(
     Raises InputError where the method's own plan was asked for, and none of it ran.
     """
     why_whole = _left_out_parts(request, timing.whole, log)
-
-    def parts_to_time() -> Form | str:
-        form = make_parts()
-        timing.in_parts = None if isinstance(form, str) else form
-        return form
-
-    parts = parts_to_time if log.is_ahead(SPLIT_STAGE) else None
-    outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=parts)
-    with log.phase(RACE):
+    tried = make_parts if log.is_ahead(forecast.SPLIT_STAGE) else None
+    outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=tried)
+    with log.phase(forecast.RACE):
         written, searched = outcome.written, outcome.named(request.method)
         if request.write == METHOD:
             if searched is None:
@@ -436,8 +418,8 @@ def _measured_live(
         ).noted({Note.WHY_NOT_SPLIT: "" if form.split is not None else why_whole})
         if not request.fuse:
             return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
-    with log.phase(FUSE) as seconds:
-        most_s = math.inf if request.is_call else FUSE_MOST_S
+    with log.phase(forecast.FUSE) as seconds:
+        most_s = math.inf if request.is_call else forecast.FUSE_MOST_S
         return _fused(request, timing, log, outcome, min(seconds, most_s))
 
 

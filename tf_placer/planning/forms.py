@@ -16,7 +16,7 @@ from tf_placer.costs.analytic import analytic_costs
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.bounds import PROVEN, LowerBounds, lower_bounds
+from tf_placer.problem.bounds import PROVEN, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import DeadlineExceeded, WorkerDied
@@ -65,9 +65,7 @@ class Form:
     all_in_parts: Form | None = None  # of a form with ops kept whole that could be split: the one without
     stayed_whole: tuple[str, ...] = ()  # a sentence for each kind of op without parts, the longest first
     proven_s: float = 0.0  # largest lower bound on the step that a search has proven
-    why_recomputed: str = (
-        ""  # a sentence on what is done again or parked, where that was chosen so that it fits
-    )
+    why_recomputed: str = ""  # a sentence on what is done again or parked so that it fits
     unfit: Unfit | None = None  # the whole program as it was before that
     # [U] units of a whole program from which pins, requests and what stays where it is took devices.
     is_narrowed: np.ndarray | None = None
@@ -96,25 +94,20 @@ class Form:
         return title + ", some outputs parked" * bool(splitting and splitting.parked)
 
     @property
-    def lower(self) -> LowerBounds:
-        """Lower bounds on all of its plans."""
-        return lower_bounds(self.problem)
-
-    @property
-    def bounds(self) -> list[tuple[str, float]]:
-        """(name, seconds) of every lower bound, and of what a method has proven beyond them."""
-        rows = [(name, bound_ns / 1e9) for name, bound_ns in self.lower.rows]
-        return rows + ([(PROVEN, self.proven_s)] if self.tightest_bound == PROVEN else [])
+    def bounds(self) -> dict[str, float]:
+        """Lower bounds on the step of any of its plans in the simulator: name -> seconds, the proven one if largest."""
+        bounds = {name: bound_ns / 1e9 for name, bound_ns in lower_bounds(self.problem).rows}
+        return bounds | ({PROVEN: self.proven_s} if self.proven_s > max(bounds.values()) else {})
 
     @property
     def tightest_bound(self) -> str:
-        """The name of the largest of ``bounds``."""
-        return PROVEN if self.proven_s > self.lower.best_s else self.lower.tightest
+        """The name of the largest of ``bounds``; of equal ones the first."""
+        return max(self.bounds, key=self.bounds.__getitem__)
 
     @property
     def lower_bound_s(self) -> float:
-        """Lower bound on the step time of any of its placements in the simulator, in seconds."""
-        return max(self.lower.best_s, self.proven_s)
+        """The largest of ``bounds``."""
+        return max(self.bounds.values())
 
     def has(self, plan: Placement | None) -> bool:
         """True if a plan is one of this form, whatever its costs."""

@@ -7,9 +7,10 @@ import contextlib
 import dataclasses
 import functools
 import heapq
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -19,12 +20,12 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds, ratio
 from tf_placer.evaluation.attempts import UNPLACED_DEVICE, Attempt, OpenProgram, try_programs_as_called
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
+from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.planning.forms import Form
 from tf_placer.planning.live import raced_anew
 from tf_placer.planning.outcome import AS_IT_IS, FUSED, IN_WORDS, PLAN, SINGLE, Note, Outcome, Timed
-from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
+from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program
@@ -120,8 +121,9 @@ def find_clusters(
         item, placement, budget_s, rounds, device_of_op or placement.device_names, is_given, clock
     )
     attempt = try_programs(search.run, budget_s)
-    so_far = search.so_far() if attempt.status == Status.TIMEOUT else None
-    return so_far or attempt.value_or(InputError, "no clusters could be timed: ")
+    if attempt.status == Status.TIMEOUT and search.best is not None:
+        return search.found()
+    return attempt.value_or(InputError, "no clusters could be timed: ")
 
 
 def find_clusters_here(
@@ -144,26 +146,18 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
     load = OtherLoad()
     fusing = find_clusters_here(item, plain, budget_s)
     unfused: dict[str, Any] = {"raced_s": fusing.unfused_s, "spread_s": fusing.unfused_spread_s}
-    plan = Timed.simulated(
-        PLAN,
-        fusing.placement,
-        raced_s=fusing.fused_s,
-        spread_s=fusing.fused_spread_s,
-        is_clear=fusing.is_faster,
-    )
-    is_faster = IN_WORDS[fusing.is_faster]
-    return Outcome(
-        Form(problem, item),
-        plan,
-        (Timed.simulated(SINGLE, plain, **unfused), Timed(AS_IT_IS, **unfused)),
-        notes={
-            Note.WHY: f"{fusing.name}, of {sum(t.share is not None for t in fusing.tried)} sets of clusters in turn",
-            Note.FUSED: fusing.sentence,
-            Note.BESIDE_UNPLACED: f"{is_faster} than the unplaced function, in a process like this one",
-            Note.LOAD: load.share,
-            Note.TIMED_AT_S: time.time(),
-        },
-    )
+    fused: dict[str, Any] = {"raced_s": fusing.fused_s, "spread_s": fusing.fused_spread_s}
+    plan = Timed.simulated(PLAN, fusing.placement, is_clear=fusing.is_faster, **fused)
+    rivals = Timed.simulated(SINGLE, plain, **unfused), Timed(AS_IT_IS, **unfused)
+    is_faster, count = IN_WORDS[fusing.is_faster], sum(t.share is not None for t in fusing.tried)
+    notes = {
+        Note.WHY: f"{fusing.name}, of {count} sets of clusters in turn",
+        Note.FUSED: fusing.sentence,
+        Note.BESIDE_UNPLACED: f"{is_faster} than the unplaced function, in a process like this one",
+        Note.LOAD: load.share,
+        Note.TIMED_AT_S: time.time(),
+    }
+    return Outcome(Form(problem, item), plan, rivals, notes=notes)
 
 
 def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
@@ -192,43 +186,29 @@ def with_simulated_clusters(outcome: Outcome) -> Outcome:
     best = fastest_clusters(item, outcome.placement)
     if best is None or written.simulated_s is None:
         return outcome.noted({Note.FUSED: "Nothing is fused: no cluster has kernels enough."})
-    if best.runtime_s >= written.simulated_s:
+    if best.simulated_s is None or best.placement is None or best.simulated_s >= written.simulated_s:
         return outcome.noted({Note.FUSED: "Nothing is fused: no rule's clusters gain in the simulator."})
     saved = savings(best.placement.problem, best.placement.cluster_of_op)
     sentence = (
-        f"{saved.sentence(best.rule)}: {ratio(best.runtime_s / written.simulated_s)} of the "
+        f"{saved.sentence(best.name)}: {ratio(best.simulated_s / written.simulated_s)} of the "
         "step without, in the simulator, which knows of launches and memory alone and not of what XLA makes of an op."
     )
     fused = dataclasses.replace(
-        written, name=FUSED, placement=best.placement, simulated_s=best.runtime_s, traced=None
+        written, name=FUSED, placement=best.placement, simulated_s=best.simulated_s, traced=None
     )
     outcome = outcome.noted({Note.FUSED: sentence})
     return dataclasses.replace(outcome, written=fused, beside=(*outcome.beside, written))
 
 
-class SimulatedClusters(NamedTuple):
-    """Clusters of a rule, in the simulator."""
-
-    rule: str
-    placement: Placement
-    runtime_s: float  # infinite where it does not fit
-    peak_bytes: int  # on the fullest device
-
-
-def fastest_clusters(item: Item, plan: Placement) -> SimulatedClusters | None:
-    """Clusters of the rule that are fastest in the simulator for a plan without; None where no rule makes any."""
-    options = [(name, rule.clusters(item, plan.device_names)) for name, rule in RULES.items()]
-    options = [(name, clusters) for name, clusters in options if (clusters != NO_CLUSTER).any()]
-    if not options:
-        return None
-    plans = [dataclasses.replace(plan, cluster_of_op=clusters) for _, clusters in options]
-    times = SimulatedEvaluator(plan.problem).evaluate(Decisions.joined([p.decisions for p in plans]))
-    assert times.peak_bytes is not None  # simulated
-    times_s = np.where(np.isnan(times.runtime_s), np.inf, times.runtime_s)
-    best = int(times_s.argmin())
-    return SimulatedClusters(
-        options[best][0], plans[best], float(times_s[best]), int(times.peak_bytes[best].max())
-    )
+def fastest_clusters(item: Item, plan: Placement) -> Timed | None:
+    """Plan with the clusters of the rule, its name, that are fastest in the simulator; None where no rule makes any."""
+    sets = {name: rule.clusters(item, plan.device_names) for name, rule in RULES.items()}
+    rows = [
+        Timed.simulated(name, dataclasses.replace(plan, cluster_of_op=clusters))
+        for name, clusters in sets.items()
+        if (clusters != NO_CLUSTER).any()
+    ]
+    return min(rows, key=lambda row: math.inf if row.simulated_s is None else row.simulated_s, default=None)
 
 
 def check_has_xla(said: str) -> None:
@@ -259,86 +239,78 @@ class _Opened:
     compile_s: float = 0.0
 
 
+@dataclasses.dataclass(eq=False)
 class _Search:
     """Times one candidate after the other beside the plan without clusters and the best so far."""
 
-    def __init__(
-        self,
-        item: Item,
-        placement: Placement,
-        budget_s: float,
-        rounds: int,
-        device_of_op: Mapping[str, str],
-        is_given: bool,
-        clock: Callable[[], float],
-    ) -> None:
-        self._item, self._starts_kernel = item, starts_kernel(item)
-        self._plain = Placement(placement.problem, placement.device_of_unit, placement.priority_of_op)
-        self._devices = device_of_op
-        self._given = placement.cluster_of_op
-        self._is_given = is_given
-        self._budget_s, self._rounds = budget_s, rounds
-        self._clock, self._began_s = clock, clock()
-        self._compile_s_per_kernel = _COMPILE_S_PER_KERNEL
-        self._tried: list[Tried] = []
-        self._seen: set[bytes] = set()
-        self._limit = Limit(clock)
-        self._limit.ends_in(budget_s)
-        self._race_s = 0.0  # expected of the last race
-        self._late: _Candidate | None = None
-        # The fastest clusters so far, or the plan without; step times of the plan without and of them.
-        self._best: tuple[_Opened, list[list[float]]] | None = None
+    item: Item
+    placement: Placement
+    budget_s: float
+    rounds: int
+    device_of_op: Mapping[str, str]
+    is_given: bool
+    clock: Callable[[], float]
+    tried: list[Tried] = dataclasses.field(default_factory=list)
+    late: _Candidate | None = None  # it compiles, or there was no time for that
+    # The fastest clusters so far, or the plan without; step times of the plan without and of them.
+    best: tuple[_Opened, list[list[float]]] | None = None
+    compile_s_per_kernel: float = _COMPILE_S_PER_KERNEL
+
+    def __post_init__(self) -> None:
+        self.began_s, self.limit = self.clock(), Limit(self.clock)
+        self.limit.ends_in(self.budget_s)
+        self.starts_kernel = starts_kernel(self.item)
+        self.plain = dataclasses.replace(self.placement, cluster_of_op=None)
 
     def run(self, open_program: OpenProgram) -> Fusing:
         """Searches; programs that are no longer needed are closed."""
         with contextlib.ExitStack() as stack:
             plain = self._opened(None, open_program, stack)
-            self._best = plain, self._turns([plain], 1)
-            step_s = self._best[1][0][0]
-            self._race_s = 2 * (self._rounds + _WARMUPS) * max(step_s, TURN_S)
-            op_ns = self._traced_ns(plain)
+            self.best = plain, self._turns([plain], 1)
+            race_s = 2 * (self.rounds + _WARMUPS) * max(self.best[1][0][0], TURN_S)
+            op_ns = _traced_ns(plain)
             best: _Opened | None = None
             best_share = 1.0
-            sets = {} if self._given is None else {"given": self._given}
-            if not self._is_given:
-                sets = {name: rule.clusters(self._item, self._devices) for name, rule in RULES.items()}
-            proposed = collections.deque(_Candidate(name, clusters) for name, clusters in sets.items())
-            refined: list[tuple[float, int, _Candidate]] = []
-            while proposed or refined:
-                candidate = proposed.popleft() if proposed else heapq.heappop(refined)[2]
+            sets = {"given": self.placement.cluster_of_op}
+            if not self.is_given:
+                sets = {name: rule.clusters(self.item, self.device_of_op) for name, rule in RULES.items()}
+            proposed = [_Candidate(name, clusters) for name, clusters in sets.items() if clusters is not None]
+            # What there is to hope for, and the number of the candidate: the rules' come first, in their order.
+            waiting = [(-math.inf, number, candidate) for number, candidate in enumerate(proposed)]
+            seen: set[bytes] = set()
+            while waiting:
+                candidate = heapq.heappop(waiting)[2]
                 in_cluster, key = candidate.cluster_of_op != NO_CLUSTER, candidate.cluster_of_op.tobytes()
-                is_new = key not in self._seen and bool(in_cluster.any())
-                self._seen.add(key)
-                compile_s = self._compile_s_per_kernel * int(self._starts_kernel[in_cluster].sum())
-                used_s = self._clock() - self._began_s
-                is_late = used_s + compile_s + self._race_s >= self._budget_s
+                is_new = key not in seen and bool(in_cluster.any())
+                seen.add(key)
+                compile_s = self.compile_s_per_kernel * int(self.starts_kernel[in_cluster].sum())
+                is_late = self.clock() - self.began_s + compile_s + race_s >= self.budget_s
                 if not is_new or is_late:
-                    self._late = candidate if is_new else self._late
+                    self.late = candidate if is_new else self.late
                     continue
                 opened = self._tried_out(candidate, open_program, stack)
                 if opened is None:
                     continue
                 samples = self._turns([plain, *([] if best is None else [best]), opened], _FEW_ROUNDS)
                 share = float(np.median(np.array(samples[-1]) / np.array(samples[0])))
-                saved = savings(self._plain.problem, candidate.cluster_of_op)
-                self._tried.append(Tried(candidate.title, saved, opened.compile_s, share))
-                better, hoped = self._refined(candidate, op_ns, self._traced_ns(opened))
-                if share < best_share or self._is_given:
+                self._note(candidate, compile_s=opened.compile_s, share=share)
+                better, hoped = self._refined(candidate, op_ns, _traced_ns(opened))
+                if share < best_share or self.is_given:
                     if best is not None:
                         best.close()
                     best, best_share = opened, share
-                    self._best = best, [samples[0], samples[-1]]
+                    self.best = best, [samples[0], samples[-1]]
                 else:
                     opened.close()
-                if better.refinements <= _REFINEMENTS and hoped < min(best_share, 1.0) and not self._is_given:
-                    heapq.heappush(refined, (hoped, len(self._tried), better))
-            if best is not None and not self._limit.is_over:  # the last word
-                self._best = best, self._turns([plain, best], self._rounds, _WARMUPS)
-            return self._found(*self._best)
+                if better.refinements <= _REFINEMENTS and hoped < min(best_share, 1.0) and not self.is_given:
+                    heapq.heappush(waiting, (hoped, len(proposed) + len(self.tried), better))
+            if best is not None and not self.limit.is_over:  # the last word
+                self.best = best, self._turns([plain, best], self.rounds, _WARMUPS)
+            return self.found()
 
-    def so_far(self) -> Fusing | None:
-        """What was found when the workers were ended in the middle; None before any step was timed."""
-        return None if self._best is None else self._found(*self._best)
+    def _note(self, candidate: _Candidate, **result: Any) -> None:
+        saved = savings(self.plain.problem, candidate.cluster_of_op)
+        self.tried.append(Tried(candidate.title, saved, **result))
 
     def _opened(
         self, candidate: _Candidate | None, open_program: OpenProgram, stack: contextlib.ExitStack
@@ -347,21 +319,20 @@ class _Search:
         resources = contextlib.ExitStack()
         stack.push(resources)
         cluster_of_op = None if candidate is None else candidate.cluster_of_op
-        placement = dataclasses.replace(self._plain, cluster_of_op=cluster_of_op)
-        graph_def = rewrite(self._item, placement, self._devices)
-        program = resources.enter_context(open_program(build_program(self._item, graph_def)))
-        began_s = self._clock()
+        placement = dataclasses.replace(self.plain, cluster_of_op=cluster_of_op)
+        graph_def = rewrite(self.item, placement, self.device_of_op)
+        program = resources.enter_context(open_program(build_program(self.item, graph_def)))
+        began_s = self.clock()
         program.step()
-        first_s = self._clock() - began_s
+        first_s = self.clock() - began_s
         program.step()
         return _Opened(candidate, program, resources.close, first_s)
 
     def _tried_out(
         self, candidate: _Candidate, open_program: OpenProgram, stack: contextlib.ExitStack
     ) -> _Opened | None:
-        """The candidate compiled; None where XLA refuses, which is noted."""
-        saved = savings(self._plain.problem, candidate.cluster_of_op)
-        self._late = candidate
+        """The candidate compiled; None where XLA refuses it, which is noted."""
+        self.late, opened = candidate, None
         try:
             opened = self._opened(candidate, open_program, stack)
         except (
@@ -369,25 +340,16 @@ class _Search:
             tf.errors.UnimplementedError,
             tf.errors.InternalError,
         ) as error:
-            self._tried.append(Tried(candidate.title, saved, message=error.message.splitlines()[0]))
-            self._late = None
-            return None
-        self._late = None
-        self._compile_s_per_kernel = opened.compile_s / max(saved.kernels + saved.clusters, 1)
+            self._note(candidate, message=error.message.splitlines()[0])
+        else:
+            kernels = int(self.starts_kernel[candidate.cluster_of_op != NO_CLUSTER].sum())
+            self.compile_s_per_kernel = opened.compile_s / max(kernels, 1)
+        self.late = None
         return opened
 
     def _turns(self, racers: Sequence[_Opened], rounds: int, warmups: int = 1) -> list[list[float]]:
         steps = [racer.program.step for racer in racers]
-        return race_steps(steps, rounds, warmups, 1.0, clock=self._clock, limit=self._limit)
-
-    def _traced_ns(self, opened: _Opened) -> dict[str, float]:
-        """Node -> nanoseconds in a step, the median of a few."""
-        times_of_node: dict[str, list[float]] = collections.defaultdict(list)
-        for _ in range(_TRACES):
-            for device in opened.program.traced_step().step_stats.dev_stats:
-                for node in device.node_stats:
-                    times_of_node[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
-        return {name: float(np.median(times)) for name, times in times_of_node.items()}
+        return race_steps(steps, rounds, warmups, 1.0, clock=self.clock, limit=self.limit)
 
     def _refined(
         self, candidate: _Candidate, op_ns: Mapping[str, float], fused_ns: Mapping[str, float]
@@ -396,7 +358,7 @@ class _Search:
 
         Hoped for is that one half of a large one takes nothing, and the other what its ops do.
         """
-        names = self._item.index.names
+        names = self.item.index.names
         labels: list[object] = [None] * len(names)
         saved_ns = 0.0
         for cluster in range(int(candidate.cluster_of_op.max()) + 1):
@@ -404,36 +366,42 @@ class _Search:
             took_ns = fused_ns.get(f"{PREFIX}_{cluster}", 0.0)
             without_ns = sum(op_ns.get(names[op], 0.0) for op in ops)
             is_bad = took_ns > without_ns
-            is_cut = is_bad and self._starts_kernel[ops].sum() >= _BISECTED
+            is_cut = is_bad and self.starts_kernel[ops].sum() >= _BISECTED
             saved_ns += is_bad * (took_ns - without_ns * (0.5 if is_cut else 1.0))
             if is_cut or not is_bad:
                 for position, op in enumerate(ops.tolist()):
                     labels[op] = (cluster, is_cut and 2 * position >= len(ops))
-        clusters = convex_clusters(self._item, labels, self._devices)
+        clusters = convex_clusters(self.item, labels, self.device_of_op)
         hoped = (sum(fused_ns.values()) - saved_ns) / max(sum(op_ns.values()), 1.0)
         return _Candidate(candidate.name, clusters, candidate.refinements + 1), hoped
 
-    def _found(self, best: _Opened, samples: list[list[float]]) -> Fusing:
-        """The best clusters beside the plan without, by step times of both."""
-        if self._late is not None:
-            saved = savings(self._plain.problem, self._late.cluster_of_op)
-            late = f"not compiled in the {self._budget_s:.0f} s that there were"
-            self._tried.append(Tried(self._late.title, saved, message=late))
+    def found(self) -> Fusing:
+        """The best clusters beside the plan without, also where the workers were ended in the middle."""
+        assert self.best is not None  # a step was timed
+        best, samples = self.best
+        if self.late is not None:
+            self._note(self.late, message=f"not compiled in the {self.budget_s:.0f} s that there were")
         times_s, spreads_s = race_times_s(samples)
         is_faster = best.candidate is not None and clearly_slower(samples[0], samples[-1])
-        placement, name = self._plain, UNFUSED
-        if best.candidate is not None:
-            name = best.candidate.title
-            if is_faster:
-                placement = dataclasses.replace(placement, cluster_of_op=best.candidate.cluster_of_op)
+        clusters = None if best.candidate is None or not is_faster else best.candidate.cluster_of_op
         return Fusing(
-            placement=placement,
-            name=name,
+            placement=dataclasses.replace(self.plain, cluster_of_op=clusters),
+            name=UNFUSED if best.candidate is None else best.candidate.title,
             fused_s=times_s[-1],
             unfused_s=times_s[0],
             fused_spread_s=spreads_s[-1],
             unfused_spread_s=spreads_s[0],
             compile_s=0.0 if best.candidate is None else best.compile_s,
             is_faster=is_faster,
-            tried=tuple(self._tried),
+            tried=tuple(self.tried),
         )
+
+
+def _traced_ns(opened: _Opened) -> dict[str, float]:
+    """Node -> nanoseconds in a step, the median of a few."""
+    times_of_node: dict[str, list[float]] = collections.defaultdict(list)
+    for _ in range(_TRACES):
+        for device in opened.program.traced_step().step_stats.dev_stats:
+            for node in device.node_stats:
+                times_of_node[node.node_name].append(node.op_end_rel_nanos - node.op_start_rel_nanos)
+    return {name: float(np.median(times)) for name, times in times_of_node.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,19 +16,8 @@ from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedF
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator
 from tf_placer.fleet.connection import open_fleet
 from tf_placer.fleet.fleet import FleetTiming
-from tf_placer.planning.forecast import (
-    CONSTRUCTIVE_PLANS,
-    MEASURE,
-    RACE,
-    SPLIT_STAGE,
-    LiveConfig,
-    config_within,
-    constructive,
-    searchers,
-    searchers_in,
-    searching,
-)
-from tf_placer.planning.forecast import START as STARTING
+from tf_placer.planning import forecast
+from tf_placer.planning.forecast import Forecast, LiveConfig, Request
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import (
@@ -41,10 +30,10 @@ from tf_placer.planning.outcome import (
     Note,
     Outcome,
     Timed,
+    is_same_plan,
     single_rows,
     with_race,
 )
-from tf_placer.planning.search_request import LEAST_S, Request
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.graph_program import GraphProgram
@@ -67,16 +56,16 @@ MakeParts = Callable[[], Form | str]
 class Race:
     """A race of plans and of the program as it is."""
 
-    samples: list[list[float]]  # turns of each plan, and last of the program as it is where it runs
-    why_not_unplaced: str  # why it does not run; "" where it does
+    raced: Mapping[Timed, Timed]  # row -> the same with its new times
+    as_it_is: tuple[Timed, ...]  # the program as it is, where it runs
+    turns_of: Mapping[Timed, list[float]]  # row with its new times -> these, turn by turn
+    why_not_unplaced: str  # why the program does not run as it is; "" where it does
     load: float | None  # share of the CPUs that other processes took meanwhile; None where nobody knows
     timed_at_s: float  # when, in seconds since 1970
 
-    def added(self, rows: Sequence[Timed], racing: Sequence[int]) -> list[Timed]:
-        """The rows, the racing ones with their new times, and behind them the program as it is, where that runs."""
-        if self.why_not_unplaced:
-            return with_race(rows, racing, self.samples)
-        return with_race([*rows, Timed(AS_IT_IS)], [*racing, len(rows)], self.samples)
+    def of(self, rows: Sequence[Timed]) -> list[Timed]:
+        """The rows, those that raced with their new times."""
+        return [self.raced.get(row, row) for row in rows]
 
     def verdict(self, plan: Timed) -> dict[Note, Any]:
         """Notes on a plan that raced beside the program as it is."""
@@ -90,7 +79,7 @@ class Race:
 def race(
     rows: Sequence[Timed],
     timing: Callable[[Placement], RuntimeEvaluator],
-    rounds: int,
+    rounds: int = 20,
     confidence: float = 0.99,
 ) -> Race:
     """Races plans with each other and with the program as it is; without that where it does not run.
@@ -103,15 +92,14 @@ def race(
     Raises:
       RaceFailed: one of the plans did not run to its end.
     """
-    placements = [row.placement for row in rows if row.placement is not None]
-    form = placements[0].problem.fingerprint
-    mine = [i for i, placement in enumerate(placements) if placement.problem.fingerprint == form]
-    of_other_forms = [i for i in range(len(placements)) if i not in mine]
-    evaluator = timing(placements[0])
-    plans = Decisions.joined([placements[i].decisions for i in mine]).plain
+    form = _plan(rows[0]).problem.fingerprint
+    rows = sorted(rows, key=lambda row: _plan(row).problem.fingerprint != form)
+    placements = [_plan(row) for row in rows]
+    of_form = [plan.decisions for plan in placements if plan.problem.fingerprint == form]
+    evaluator, plans = timing(placements[0]), Decisions.joined(of_form).plain
 
     def of_others(is_call: bool) -> list[GraphProgram]:
-        return [timing(placements[i]).program(placements[i].decisions, is_call) for i in of_other_forms]
+        return [timing(plan).program(plan.decisions, is_call) for plan in placements[len(of_form) :]]
 
     load, why_not = OtherLoad(), ""
     try:
@@ -119,9 +107,9 @@ def race(
     except UnplacedFailed as error:
         why_not = str(error)
         samples = evaluator.race(plans, rounds, confidence, of_others(is_call=False))
-    turns = dict(zip([*mine, *of_other_forms], samples, strict=False))
-    behind = samples[len(placements) :]
-    return Race([*(turns[i] for i in range(len(placements))), *behind], why_not, load.share, time.time())
+    raced = with_race(rows if why_not else [*rows, Timed(AS_IT_IS)], samples)
+    row_raced, turns_of = dict(zip(rows, raced, strict=False)), dict(zip(raced, samples, strict=True))
+    return Race(row_raced, tuple(raced[len(rows) :]), turns_of, why_not, load.share, time.time())
 
 
 def raced_anew(outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
@@ -130,25 +118,24 @@ def raced_anew(outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator]
     Turns of another race are no times beside these: a row that does not take part has none any more.
     """
     before = [row for row in outcome.candidates if not row.is_as_it_is]
-    racing = [
-        i
-        for i, row in enumerate(before)
-        if row.placement is not None and (row is outcome.written or row.is_single or row.raced_s is not None)
-    ]
     untimed: dict[str, Any] = dict.fromkeys(("raced_s", "called_s", "spread_s", "is_clear"))
     rows = [dataclasses.replace(row, **untimed) for row in before]
-    position = before.index(outcome.written)
+    *rivals, written = rows
+    racing = [
+        row
+        for row, raced_before in zip(rows, before, strict=True)
+        if row.placement is not None and (row is written or row.is_single or raced_before.raced_s is not None)
+    ]
     try:
-        raced = race([rows[i] for i in racing], timing, 20)
+        raced = race(racing, timing)
     except RaceFailed as error:
-        failed = f"the race failed ({error})"
-        rows[position] = dataclasses.replace(rows[position], message=failed, is_clear=False)
+        written = dataclasses.replace(written, message=f"the race failed ({error})", is_clear=False)
         notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: f"not raced beside the unplaced function ({error})"}
     else:
-        rows = raced.added(rows, racing)
-        notes = raced.verdict(rows[position])
-    written = rows.pop(position)
-    return dataclasses.replace(outcome, written=written, beside=tuple(rows)).noted(notes)
+        *rivals, written = raced.of(rows)
+        rivals += raced.as_it_is
+        notes = raced.verdict(written)
+    return dataclasses.replace(outcome, written=written, beside=tuple(rivals)).noted(notes)
 
 
 @dataclasses.dataclass
@@ -176,7 +163,7 @@ def workers(request: Request, whole: Form, log: Log, beside_unplaced: bool = Tru
     """
     assert whole.item is not None  # it is timed
     with interrupt.stoppable(), contextlib.ExitStack() as stack:
-        with log.phase(STARTING):
+        with log.phase(forecast.START):
             evaluator = RuntimeEvaluator(whole.item, whole.problem, as_it_is=request.source.as_it_is)
             timing = Timing(whole, stack.enter_context(evaluator))
             timing.runtime.start(beside_unplaced)
@@ -193,28 +180,24 @@ def timed(
 
     Rows without a plan stay as they are, and without rounds none race.
     """
-    with log.phase(MEASURE) as seconds:
+    with log.phase(forecast.MEASURE) as seconds:
         runtime.limit.ends_in(seconds)
-        planned = [i for i, row in enumerate(rows) if row.placement is not None]
-        rows = list(rows)
+        planned = [row for row in rows if row.placement is not None]
         if planned:
-            plans = [row.placement.decisions for row in rows if row.placement is not None]
-            times = runtime.evaluate(Decisions.joined(plans).plain)
-            for position, i in enumerate(planned):
-                rows[i] = rows[i].measured(times, position)
-    ran = [i for i in planned if rows[i].measured_s is not None]
+            times = runtime.evaluate(Decisions.joined([_plan(row).decisions for row in planned]).plain)
+            measured = {row: row.measured(times, i) for i, row in enumerate(planned)}
+            rows = [measured.get(row, row) for row in rows]
+    ran = [row for row in rows if row.measured_s is not None]
     if not ran or not rounds:
-        return rows, None
-    with log.phase(RACE) as seconds:
+        return list(rows), None
+    with log.phase(forecast.RACE) as seconds:
         runtime.limit.ends_in(seconds)
         try:
-            raced = race([rows[i] for i in ran], lambda _: runtime, rounds, confidence)
+            raced = race(ran, lambda _: runtime, rounds, confidence)
         except RaceFailed as error:
             why = f"timed by itself, because the race failed ({error})"
-            for i in ran:
-                rows[i] = dataclasses.replace(rows[i], message=why)
-            return rows, None
-        return raced.added(rows, ran), raced
+            return [dataclasses.replace(row, message=why) if row in ran else row for row in rows], None
+        return [*raced.of(rows), *raced.as_it_is], raced
 
 
 def search_live(
@@ -254,15 +237,16 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    live = _LiveSearch(request, timing, log, config or config_within(request, timing.whole), start)
+    config = config or Forecast(request, log, timing.whole).config
+    live = _LiveSearch(request, timing, log, config, start)
     with interrupt.stoppable():
         live.run(make_parts)
     return live.outcome()
 
 
-def _decisions(trial: Timed) -> Decisions:
-    assert trial.placement is not None, "every trial has a plan"
-    return trial.placement.decisions
+def _plan(row: Timed) -> Placement:
+    assert row.placement is not None, "what is timed has a plan"
+    return row.placement
 
 
 def _standing(trial: Timed) -> tuple[bool, float]:
@@ -271,28 +255,29 @@ def _standing(trial: Timed) -> tuple[bool, float]:
     return trial.raced_s is None, trial.raced_s or trial.measured_s
 
 
+def _found_in(search: SearchResult) -> dict[str, Any]:
+    return {field: getattr(search, field) for field in ("found_by", "evaluations", "search_s")}
+
+
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
     """A trial with the search that the fitted simulator makes of it; raises NothingFits where it does not fit there."""
-    result = evaluate_given(problem, _decisions(trial), trial.name)
-    search = dataclasses.replace(
-        result,
-        evaluations=trial.evaluations or 1,
-        search_s=trial.search_s,
-        found_by=trial.found_by,
-        interrupted=interrupted,
-    )
+    result = evaluate_given(problem, _plan(trial).decisions, trial.name)
+    fields: dict[str, Any] = {"search_s": trial.search_s, "found_by": trial.found_by}
+    fields |= {"evaluations": trial.evaluations or 1, "interrupted": interrupted}
+    search = dataclasses.replace(result, **fields)
     names = ("measured_s", "raced_s", "spread_s", "status", "message", "is_clear")
     measured = {name: getattr(trial, name) for name in names}
     return Timed.of_search(trial.name, search, **measured)
 
 
+@dataclasses.dataclass(eq=False)
 class _Measured:
-    """A form of the program with what races its plans, what times one or several at once, and its correction."""
+    """A form of the program with what races its plans and what times one or several at once."""
 
-    def __init__(self, form: Form, evaluator: RuntimeEvaluator, timing: Evaluator | None = None) -> None:
-        self.form, self.problem = form, form.problem
-        self.evaluator, self.timing = evaluator, timing or evaluator
-        self.correction = Correction()  # of the simulator, by all of the form's plans that ran
+    form: Form
+    evaluator: RuntimeEvaluator
+    timing: Evaluator
+    correction: Correction = dataclasses.field(default_factory=Correction)  # by all of its plans that ran
 
 
 class _LiveSearch:
@@ -303,15 +288,12 @@ class _LiveSearch:
     ) -> None:
         self._request, self._method, self._timing, self._log = request, request.method, timing, log
         self._config, self._start = config, start
-        self._forms = [_Measured(timing.whole, timing.runtime)]
+        self._forms = [_Measured(timing.whole, timing.runtime, timing.runtime)]
         self._why_not_split = ""
         self._trials: list[Timed] = []
         self._searches: list[tuple[str, SearchResult]] = []  # with the name that its plan has in tables
-        # Method -> its last turn, and what it found.
-        self._turn_of: dict[str, tuple[int, SearchResult | None]] = {}
-        self._samples: dict[int, list[float]] = {}  # trial -> its step times in the race
+        self._own_search: SearchResult | None = None  # the last one of the method that was asked for
         self._race: Race | None = None
-        self._as_it_is: tuple[Timed, ...] = ()
         self._is_interrupted, self._why = False, ""
 
     def run(self, make_parts: MakeParts | None) -> None:
@@ -320,14 +302,14 @@ class _LiveSearch:
         Raises WorkerError or UnreachableServer where nothing was measured before.
         """
         try:
-            with self._phase(MEASURE):
+            with self._phase(forecast.MEASURE):
                 self._measure_what_is_there()
             for turn in range(self._config.searches):
-                for name in searchers_in(self._request, self._config, turn):
+                for name in forecast.searchers_in(self._request, self._config, turn):
                     self._search_whole(name, turn)
-            if make_parts is not None and searchers(self._method) and not self._is_interrupted:
+            if make_parts is not None and forecast.searchers(self._method) and not self._is_interrupted:
                 self._search_parts(make_parts)
-            with self._phase(RACE):
+            with self._phase(forecast.RACE):
                 self._race_best()
         except KeyboardInterrupt:
             self._is_interrupted, self._why = True, "interrupted before the race"
@@ -350,10 +332,12 @@ class _LiveSearch:
         (whole,), fleet, problem = self._forms, self._timing.fleet, self._timing.whole.problem
         rows = single_rows(problem, evaluations=1)
         if fleet is not None:
-            planners = [methods.find(name) for name in constructive(CONTROL)]
+            planners = [methods.find(name) for name in forecast.constructive(CONTROL)]
             starts = Starts(problem, SimulatedEvaluator(problem), planners)
             whole.timing = fleet.whole(problem, whole.evaluator, Decisions(starts.plans[:1]))
-            best = list(zip(starts.plans, starts.made_by, strict=True))[: CONSTRUCTIVE_PLANS * fleet.hosts]
+            best = list(zip(starts.plans, starts.made_by, strict=True))[
+                : forecast.CONSTRUCTIVE_PLANS * fleet.hosts
+            ]
             rows += [
                 Timed(CONSTRUCTED, Placement(problem, row), evaluations=1, found_by=method)
                 for row, method in best
@@ -364,24 +348,24 @@ class _LiveSearch:
 
     def _measure_start(self, form: _Measured) -> None:
         """Measures the plan that was there before, if it is one of this form."""
-        if self._start is not None and form.form.has(self._start) and not self._is_known(self._start):
-            self._measure(Timed(START, self._start, evaluations=1))
+        if self._start is not None and form.form.has(self._start):
+            self._measure_new(Timed(START, self._start, evaluations=1))
 
     def _search_whole(self, name: str, turn: int) -> None:
         """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins."""
-        own_turn, own_search = self._turn_of.get(self._method, (turn, None))
-        if self._is_interrupted or (name != self._method and (own_search is None or own_turn != turn)):
+        is_own = name == self._method
+        if self._is_interrupted or not (is_own or self._own_search):
             return
         start = None
         if turn == self._config.searches - 1 and methods.find(name).uses_start:
-            fastest = (self._trials[i] for i in self._ran() if self._trials[i].name in (name, START))
-            start = next((trial.placement for trial in fastest), None)
-        result = self._search(self._forms[0], name, name, turn, name, start, own_search)
-        self._turn_of[name] = turn, result
+            start = next((trial.placement for trial in self._ran() if trial.name in (name, START)), None)
+        result = self._search(self._forms[0], name, turn, start)
+        if is_own:
+            self._own_search = result
 
     def _search_parts(self, make_parts: MakeParts) -> None:
         """Puts the batch in parts, where it can be, and searches among its plans."""
-        with self._phase(SPLIT_STAGE) as seconds:
+        with self._phase(forecast.SPLIT_STAGE) as seconds:
             form = make_parts() if seconds else ""
             if not form:
                 self._log.leave_out()
@@ -389,59 +373,47 @@ class _LiveSearch:
             self._why_not_split = f"The batch is not split: {form}." if form else ""
             return
         assert form.item is not None  # it was split
-        evaluator, timing = self._timing.runtime.of_form(form.item, form.problem), None
-        if self._timing.fleet is not None:
+        self._timing.in_parts = form
+        evaluator, fleet = self._timing.runtime.of_form(form.item, form.problem), self._timing.fleet
+        parts = _Measured(form, evaluator, evaluator)
+        if fleet is not None:
             data_parallel = form.data_parallel.decisions
-            timing = self._timing.fleet.of_form(form.item, form.problem, evaluator, data_parallel)
-        parts = _Measured(form, evaluator, timing)
+            parts.timing = fleet.of_form(form.item, form.problem, evaluator, data_parallel)
         self._forms.append(parts)
-        with self._phase(MEASURE):
+        with self._phase(forecast.MEASURE):
             # Data parallelism, and the best plan of the whole with all copies together.
             self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
-            ran = [self._trials[i] for i in self._ran()]
-            whole = [
-                trial for trial in ran if self._timing.whole.has(trial.placement) and not trial.is_single
-            ]
-            if whole and whole[0].placement is not None:
-                together = form.lift(whole[0].placement)
-                if not self._is_known(together):
-                    self._measure(Timed(SPLIT, together, evaluations=1, found_by=whole[0].found_by))
+            whole = self._ran(self._timing.whole)
+            best = next((trial for trial in whole if not trial.is_single), None)
+            if best is not None:
+                together = form.lift(_plan(best))
+                self._measure_new(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
             self._measure_start(parts)
         for turn in range(self._config.searches):
             if self._is_interrupted:
                 return
-            trials = [self._trials[i].placement for i in self._ran()]
-            of_form = [plan for plan in trials if plan is not None and form.has(plan)]
+            of_form = [_plan(trial) for trial in self._ran(form)]
             start = of_form[:_FROM] if of_form and methods.find(self._method).uses_start else None
-            title = f"{self._method}, the batch in {form.parts} parts"
-            self._search(parts, SPLIT, self._method, turn, title, start)
+            self._search(parts, SPLIT, turn, start)
 
-    def _search(
-        self,
-        form: _Measured,
-        name: str,
-        method: str,
-        turn: int,
-        title: str,
-        start: Start | None,
-        own_search: SearchResult | None = None,
-    ) -> SearchResult | None:
+    def _search(self, form: _Measured, name: str, turn: int, start: Start | None) -> SearchResult | None:
         """Searches among plans of a form, and measures the best if new; None where nothing fits.
 
-        ``name`` is that of its plan in tables, ``title`` is shown meanwhile; ``own_search`` is the last one of the
-        method that was asked for, which random search does not exceed.
+        ``name`` is that of its plan in tables: the method's, or ``SPLIT``.
         """
-        request, proposed = self._request, None
-        with self._phase(searching(method)) as seconds:
+        request, method, title = self._request, name, name
+        if name == SPLIT:
+            method, title = self._method, f"{self._method}, the batch in {form.form.parts} parts"
+        with self._phase(forecast.searching(method)) as seconds:
             seconds = request.control_s(seconds) if method == CONTROL != self._method else seconds
             share = request.budget.share(self._config.searches)
-            budget = Budget(min(share.seconds, max(seconds, LEAST_S)), share.evaluations)
-            if own_search is not None and method == CONTROL:
-                budget = budget.capped(own_search.evaluations)
+            budget = Budget(min(share.seconds, max(seconds, forecast.LEAST_S)), share.evaluations)
+            if name == CONTROL and self._own_search is not None:
+                budget = budget.capped(self._own_search.evaluations)
             title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
             try:
                 result = search(
-                    form.correction.apply(form.problem),
+                    form.correction.apply(form.form.problem),
                     method,
                     budget,
                     seed=request.seed + turn,
@@ -453,23 +425,15 @@ class _LiveSearch:
                 return None
             self._searches.append((name, result))
             self._is_interrupted = result.interrupted
-            plan = Placement.from_decisions(form.problem, result.placement.decisions)
-            if not self._is_known(plan):
-                fields = {field: getattr(result, field) for field in ("found_by", "evaluations", "search_s")}
-                proposed = Timed(name, plan, **fields)
-        with self._phase(MEASURE):
-            if proposed is not None:
-                self._measure(proposed)
+        with self._phase(forecast.MEASURE):
+            plan = Placement.from_decisions(form.form.problem, result.placement.decisions)
+            self._measure_new(Timed(name, plan, **_found_in(result)))
         return result
 
-    def _is_known(self, plan: Placement) -> bool:
-        return any(self._is_same(trial, plan) for trial in self._trials)
-
-    def _is_same(self, trial: Timed, plan: Placement) -> bool:
-        form = self._form_of(trial)
-        if not form.form.has(plan):
-            return False
-        return _decisions(trial).digest(0, form.problem) == plan.decisions.digest(0, form.problem)
+    def _measure_new(self, trial: Timed) -> None:
+        """Measures a plan unless that was done."""
+        if not any(is_same_plan(_plan(trial), _plan(before)) for before in self._trials):
+            self._measure(trial)
 
     def _form_of(self, trial: Timed) -> _Measured:
         return next(form for form in self._forms if form.form.has(trial.placement))
@@ -480,20 +444,18 @@ class _LiveSearch:
         for batch in [trials] if self._timing.fleet is not None else [(trial,) for trial in trials]:
             if form.evaluator.limit.is_over and self._ran():
                 return
-            plans = Decisions.joined([_decisions(trial) for trial in batch])
-            times = form.timing.evaluate(plans.plain)
+            times = form.timing.evaluate(Decisions.joined([_plan(trial).decisions for trial in batch]).plain)
             self._trials += [trial.measured(times, i) for i, trial in enumerate(batch)]
             for fitted in self._forms:
-                ran = [i for i in self._ran() if fitted.form.has(self._trials[i].placement)]
-                if ran:
-                    plans = Decisions.joined([_decisions(self._trials[i]) for i in ran])
-                    times_s = np.array([self._trials[i].measured_s for i in ran])
-                    fitted.correction = refit(fitted.problem, plans, times_s)
+                if ran := self._ran(fitted.form):
+                    plans = Decisions.joined([_plan(trial).decisions for trial in ran])
+                    times_s = np.array([trial.measured_s for trial in ran])
+                    fitted.correction = refit(fitted.form.problem, plans, times_s)
 
-    def _ran(self) -> list[int]:
-        """Positions of the trials that ran, those of the race before the others, the fastest first."""
-        ran = [i for i, trial in enumerate(self._trials) if trial.measured_s is not None]
-        return sorted(ran, key=lambda i: _standing(self._trials[i]))
+    def _ran(self, form: Form | None = None) -> list[Timed]:
+        """The trials that ran, of one form or all, those of the race before the others, the fastest first."""
+        ran = [trial for trial in self._trials if trial.measured_s is not None]
+        return sorted((t for t in ran if form is None or form.has(t.placement)), key=_standing)
 
     def _race_best(self) -> None:
         """Races the best single device, the best plans and the program as it is; the race has the last word.
@@ -502,21 +464,17 @@ class _LiveSearch:
         are sent, and the simulator knows nothing of these.
         """
         ran = self._ran()
-        singles = [i for i in ran if self._trials[i].is_single][:1]
-        plans = [i for i in ran if not self._trials[i].is_single]
-        best_of_each = {self._trials[i].name: i for i in reversed(plans)}
+        singles = [trial for trial in ran if trial.is_single][:1]
+        plans = [trial for trial in ran if not trial.is_single]
+        best_of_each = {trial.name: trial for trial in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
         # Those in parts come last.
-        racers.sort(key=lambda i: not self._timing.whole.has(self._trials[i].placement))
-        if not racers:
-            return
-        evaluators = {form.problem.fingerprint: form.evaluator for form in self._forms}
-        rows = [self._trials[i] for i in racers]
-        self._race = race(rows, lambda plan: evaluators[plan.problem.fingerprint], self._config.rounds)
-        count = len(self._trials)
-        raced = self._race.added(self._trials, racers)
-        self._trials, self._as_it_is = raced[:count], tuple(raced[count:])
-        self._samples = dict(zip(racers, self._race.samples, strict=False))
+        racers.sort(key=lambda trial: not self._timing.whole.has(trial.placement))
+        if racers:
+            evaluators = {form.form.problem.fingerprint: form.evaluator for form in self._forms}
+            rounds = self._config.rounds
+            self._race = race(racers, lambda plan: evaluators[plan.problem.fingerprint], rounds)
+            self._trials = self._race.of(self._trials)
 
     def outcome(self) -> Outcome:
         """Outcome: the recommended plan and the best plan of each method.
@@ -534,40 +492,41 @@ class _LiveSearch:
                 f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
                 f"{refused.status.name}: {refused.message}"
             )
-        corrected = {form: form.correction.apply(form.problem) for form in self._forms}
-        for form, problem in corrected.items():
-            of_form = [i for i, trial in enumerate(self._trials) if form.form.has(trial.placement)]
-            if of_form:
-                plans = Decisions.joined([_decisions(self._trials[i]) for i in of_form])
-                runtime_s = SimulatedEvaluator(problem).evaluate(plans).runtime_s
-                times_s = (float(seconds) if np.isfinite(seconds) else None for seconds in runtime_s)
-                for i, seconds in zip(of_form, times_s, strict=True):
-                    self._trials[i] = dataclasses.replace(self._trials[i], simulated_s=seconds)
-        chosen, verdict = self._choose(ran)
+        recommended, verdict = self._choose(ran)
+        corrected = {form: form.correction.apply(form.form.problem) for form in self._forms}
+        simulators = {form: SimulatedEvaluator(problem) for form, problem in corrected.items()}
+        position = self._trials.index(recommended)
+        for i, trial in enumerate(self._trials):
+            seconds = float(simulators[self._form_of(trial)].evaluate(_plan(trial).decisions).runtime_s[0])
+            self._trials[i] = dataclasses.replace(
+                trial, simulated_s=seconds if np.isfinite(seconds) else None
+            )
+        chosen = self._trials[position]
         names = dict.fromkeys((SINGLE, CONTROL, PLAIN, self._method, CONSTRUCTED, DATA_PARALLEL, SPLIT))
-        form = self._form_of(self._trials[chosen])
-        written = _as_simulated(self._trials[chosen], corrected[form], self._is_interrupted)
-        rivals = {}
-        for trial in map(self._best_of, names):
-            if trial is not None and trial != self._trials[chosen]:
+        form = self._form_of(chosen)
+        written = _as_simulated(chosen, corrected[form], self._is_interrupted)
+        rivals = []
+        for best in map(self._best_of, names):
+            if best is not None and best is not chosen:
                 try:
-                    problem = corrected[self._form_of(trial)]
-                    rivals[trial] = _as_simulated(trial, problem, self._is_interrupted)
+                    problem = corrected[self._form_of(best)]
+                    rivals.append(_as_simulated(best, problem, self._is_interrupted))
                 except NothingFits:  # it ran all the same: its measured time stands
-                    rivals[trial] = trial
+                    rivals.append(best)
         if self._race is None:  # nothing is worth it that has not shown so
             written = dataclasses.replace(written, is_clear=False)
             why_not = f"not run to its end beside the unplaced function ({self._why or 'nothing ran'})"
             notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: why_not}
         else:
             notes = self._race.verdict(written)
+            rivals += self._race.as_it_is
         notes |= {Note.WHY: verdict, Note.DECIDED: written.name, Note.WHY_NOT_SPLIT: self._why_not_split}
         if self._timing.fleet is not None:
             notes[Note.MEASURED_ON] = self._timing.fleet.sentence()
         return Outcome(
             dataclasses.replace(form.form, problem=corrected[form]),
             written,
-            (*rivals.values(), *self._as_it_is),
+            tuple(rivals),
             asked=self._method,
             notes=notes,
             correction=form.correction,
@@ -577,35 +536,34 @@ class _LiveSearch:
 
     def _best_of(self, method: str) -> Timed | None:
         """The fastest trial of a method, None when none ran; what another method had found before is its own too."""
-        candidates = [trial for trial in self._trials if trial.name == method]
+        ran = self._ran()
+        candidates = [trial for trial in ran if trial.name == method]
         for name, result in self._searches:
             if name == method:
-                fields = {field: getattr(result, field) for field in ("found_by", "evaluations", "search_s")}
                 candidates += [
-                    dataclasses.replace(trial, name=method, **fields)
-                    for trial in self._trials
-                    if trial.name != method and self._is_same(trial, result.placement)
+                    dataclasses.replace(trial, name=method, **_found_in(result))
+                    for trial in ran
+                    if trial.name != method and is_same_plan(_plan(trial), result.placement)
                 ]
-        return min(
-            (trial for trial in candidates if trial.measured_s is not None), key=_standing, default=None
-        )
+        return min(candidates, key=_standing, default=None)
 
-    def _choose(self, ran: Sequence[int]) -> tuple[int, str]:
-        """Index of the trial to recommend, and one sentence that says why."""
-        trials, samples = self._trials, self._samples
-        single = next((i for i in ran if trials[i].is_single), None)
-        fastest = min(samples or ran, key=lambda i: _standing(trials[i]))
+    def _choose(self, ran: Sequence[Timed]) -> tuple[Timed, str]:
+        """The trial to recommend, and one sentence that says why."""
+        samples = {} if self._race is None else self._race.turns_of
+        raced = [trial for trial in ran if trial in samples]
+        single = next((trial for trial in ran if trial.is_single), None)
+        fastest = min(raced or ran, key=_standing)
         if single is None:
             return fastest, "no single device runs the program; this is the fastest placement that does"
-        if all(trials[i].is_single for i in samples):
-            has_plan = any(not trial.is_single for trial in trials)
+        if all(trial.is_single for trial in raced):
+            has_plan = any(not trial.is_single for trial in self._trials)
             why = self._why or (
                 "no other placement ran" if has_plan else "no search found another that was faster"
             )
             return single, f"the best single device: {why}"
         turns, confidence = len(samples[fastest]), self._config.confidence
-        if fastest != single and clearly_slower(samples[single], samples[fastest], confidence):
+        if fastest is not single and clearly_slower(samples[single], samples[fastest], confidence):
             return fastest, f"clearly faster than the best single device in {turns} turns each"
-        if fastest != single and turns < TELLING:
+        if fastest is not single and turns < TELLING:
             return single, f"the best single device: {turns} turns each are too few to tell which is faster"
         return single, "the best single device: no plan's gain is beyond the noise of the race"

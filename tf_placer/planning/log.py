@@ -24,7 +24,7 @@ _LEAST_SHARE = 0.2  # of what is left: for searches, however long phases take th
 _LEAST_OF_BUDGET = 0.03  # for all searches together where no time is left: each makes a round in any case
 _MUCH, _MUCH_S = 1.2, 5.0  # more than was thought
 _UNDER_S, _MINUTES_FROM_S = 0.95, 100.0
-_REFRESHES_PER_S = 2
+_REFRESHES = 2  # of a terminal, a second
 _STAT_START_TIME = 19  # of /proc/PID/stat, counted behind the name of the program
 _begun_s: contextvars.ContextVar[float | None] = contextvars.ContextVar("begun_s", default=None)
 
@@ -93,24 +93,16 @@ class Log:
     def __enter__(self) -> Log:
         self._resources.enter_context(HEARTBEAT.showing(self.console, lambda: self._line().plain))
         if self.console.is_terminal:
-            self._resources.enter_context(
-                rich.live.Live(
-                    get_renderable=self._line,
-                    console=self.console,
-                    transient=True,
-                    refresh_per_second=_REFRESHES_PER_S,
-                )
+            live = rich.live.Live(
+                console=self.console, get_renderable=self._line, transient=True, refresh_per_second=_REFRESHES
             )
+            self._resources.enter_context(live)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._resources.close()
-        if (
-            kind is None
-            and self._once_s >= _ENOUGH_S
-            and self._is_announced
-            and math.isfinite(self._budget_s)
-        ):
+        is_told = kind is None and self._is_announced and math.isfinite(self._budget_s)
+        if is_told and self._once_s >= _ENOUGH_S:
             took_s = self.elapsed_s - self._once_s
             self.tell(f"That took {about(took_s)}, and {about(self._once_s)} for what is done once.")
 
@@ -137,9 +129,9 @@ class Log:
         once: dict[str, float | None] = {}
         if self.elapsed_s >= _ENOUGH_S:
             in_budget[_BEFORE] = self.elapsed_s
-        for phase in self._planned():
+        for phase, this_s in self._planned()[0]:
             lengths = once if phase.is_once else in_budget
-            this_s, before_s = self._expected_s(phase), lengths.get(phase.name, 0.0)
+            before_s = lengths.get(phase.name, 0.0)
             lengths[phase.name] = None if this_s is None or before_s is None else before_s + this_s
         lengths_s = [seconds for seconds in in_budget.values() if seconds is not None]
         total = roughly(sum(lengths_s), len(lengths_s) == len(in_budget))
@@ -154,14 +146,13 @@ class Log:
         Yields the seconds that it may take: its share of the budget, or the time after which what must follow has to
         begin; infinite without a budget.
         """
-        position = next((i for i, phase in enumerate(self._ahead) if phase.name == name), None)
-        phase = Phase(name) if position is None else self._ahead[position]
-        rest = self._ahead[:] if position is None else self._ahead[position + 1 :]
-        given_s = math.nan
+        position = next((i for i, phase in enumerate(self._ahead) if phase.name == name), -1)
+        phase = Phase(name) if position < 0 else self._ahead[position]
+        rest = self._ahead[position + 1 :]
         if phase.share:
             self._ahead = [phase, *rest]
             self._shares = self._shares or sum(phase_ahead.share for phase_ahead in self._ahead)
-            self._weight_s = self._seconds_of_a_share()
+            self._weight_s = self._planned()[1]
             least_s = _LEAST_OF_BUDGET * self._budget_s / self._shares
             given_s = phase.share * max(self._weight_s, least_s)
         self._ahead = rest
@@ -222,17 +213,13 @@ class Log:
     @property
     def remaining_s(self) -> float:
         """Seconds that phases of known length still take, about, longer if they were so far; never negative."""
-        return sum(self._expected_s(phase) or 0.0 for phase in self._planned()) + self._running_s
+        return sum(length_s or 0.0 for _, length_s in self._planned()[0]) + self._running_s
 
     @property
     def left_s(self) -> float:
         """Seconds of the budget before what must follow the running phase has to begin, never negative."""
-        must_s = sum(
-            (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
-            for phase in self._ahead
-            if not (phase.is_cut or phase.is_optional or phase.is_once)
-        )
-        return max(self.until_s - must_s, 0.0)
+        must = [phase for phase in self._ahead if not (phase.is_cut or phase.is_optional or phase.is_once)]
+        return max(self.until_s - sum(map(self._unlimited_s, must)), 0.0)
 
     @property
     def until_s(self) -> float:
@@ -252,73 +239,56 @@ class Log:
         if running is None:
             return 0.0
         phase, since_s = running
-        length_s = self._expected_s(phase) if phase.share else self._unlimited_s(phase)
-        return max((length_s or 0.0) - (self._clock() - since_s), 0.0)
+        length_s = self._unlimited_s(phase) + (phase.share * self._weight_s if phase.share else 0.0)
+        return max(length_s - (self._clock() - since_s), 0.0)
 
-    def _planned(self) -> list[Phase]:
-        """Those ahead but for optional ones that take longer than the others with shares would have beside them."""
-        if not any(phase.share for phase in self._ahead):
-            return self._ahead
-        room_s = self._room_s([phase for phase in self._ahead if not phase.is_optional])
-        return [p for p in self._ahead if not p.is_optional or 2 * (p.seconds or 0.0) <= room_s]
+    def _planned(self) -> tuple[list[tuple[Phase, float | None]], float]:
+        """Phases ahead with their lengths as the budget stands, None where unknown; and seconds of a share of 1.
 
-    def _seconds_of_a_share(self) -> float:
-        """Of what is left; no more than before where they are equal, though others took less time."""
-        shares = sum(phase.share for phase in self._ahead)
-        weight_s = self._room_s(self._planned()) / shares
-        return min(self._weight_s, weight_s) if self._is_equal else weight_s
-
-    def _room_s(self, phases: Sequence[Phase]) -> float:
-        """Seconds for the shares besides these phases; in need, those that can be cut leave them some."""
-        left_s, cut_s = self._left_and_cut_s()
-        cut_s += sum(phase.seconds or 0.0 for phase in phases if phase.is_optional)
-        return max(left_s - cut_s, _LEAST_SHARE * left_s)
-
-    def _left_and_cut_s(self) -> tuple[float, float]:
-        """What is left for phases ahead with a share and such that can be cut, and what these would take."""
+        Left out are optional ones that take longer than those with shares would have beside them. In need, what can be
+        cut leaves the shares some time. Where shares are equal they grow no more, though others took less time.
+        """
         running = self._running
         running_s = 0.0 if running is None or running[0].is_once else self._running_s
+        left_s, shares = max(self.left_s - running_s, 0.0), sum(phase.share for phase in self._ahead)
         cut_s = sum(self._unlimited_s(phase) for phase in self._ahead if phase.is_cut)
-        return max(self.left_s - running_s, 0.0), cut_s
-
-    def _expected_s(self, phase: Phase) -> float | None:
-        """The length of a phase as the budget stands."""
-        if phase.seconds is None:
-            return None
-        if phase.share:
-            is_ahead = any(phase_ahead is phase for phase_ahead in self._ahead)
-            return phase.seconds + phase.share * (self._seconds_of_a_share() if is_ahead else self._weight_s)
-        expected_s, (left_s, cut_s) = self._unlimited_s(phase), self._left_and_cut_s()
-        if not phase.is_cut or not cut_s:
-            return expected_s
-        searching = _LEAST_SHARE if any(phase_ahead.share for phase_ahead in self._ahead) else 0.0
-        return expected_s * min(1.0, (1 - searching) * left_s / cut_s)
+        least_s, for_cut = _LEAST_SHARE * left_s, 1 - _LEAST_SHARE if shares else 1.0
+        most_s = max(left_s - cut_s, least_s) / 2 if shares else math.inf
+        planned = [p for p in self._ahead if not p.is_optional or (p.seconds or 0.0) <= most_s]
+        optional_s = sum(phase.seconds or 0.0 for phase in planned if phase.is_optional)
+        weight_s = max(left_s - cut_s - optional_s, least_s) / shares if shares else math.inf
+        weight_s = min(self._weight_s, weight_s) if self._is_equal else weight_s
+        lengths: list[tuple[Phase, float | None]] = []
+        for phase in planned:
+            length_s = self._unlimited_s(phase)
+            if phase.share:
+                length_s += phase.share * weight_s
+            elif phase.is_cut and cut_s:
+                length_s *= min(1.0, for_cut * left_s / cut_s)
+            lengths.append((phase, None if phase.seconds is None else length_s))
+        return lengths, weight_s
 
     def _unlimited_s(self, phase: Phase) -> float:
-        """The length of a phase without a share, were there no budget."""
-        return (phase.seconds or 0.0) * (self._pace if phase.key else 1.0)
+        """The length of a phase but for its share, were there no budget."""
+        return (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
 
     @property
     def _pace(self) -> float:
         """Ratio of actual to estimated time of the phases whose length is found and was not cut."""
-        done = [
-            (phase.seconds, took_s)
-            for phase, _, took_s in self._done
-            if phase.key and phase.seconds and not (phase.share or phase.is_cut or phase.is_once)
-        ]
-        thought_s = sum(thought for thought, _ in done)
-        if thought_s < _ENOUGH_S:
-            return 1.0
-        return min(max(sum(took_s for _, took_s in done) / thought_s, _LEAST_PACE), _MOST_PACE)
+        expected_s = done_s = 0.0
+        for phase, _, took_s in self._done:
+            if phase.key and phase.seconds and not (phase.share or phase.is_cut or phase.is_once):
+                expected_s, done_s = expected_s + phase.seconds, done_s + took_s
+        return min(max(done_s / expected_s, _LEAST_PACE), _MOST_PACE) if expected_s >= _ENOUGH_S else 1.0
 
     def _line(self) -> rich.text.Text:
         now = self._running
         if now is None:
             return rich.text.Text("")
         running = now[0]
-        phases = [*(done for done, *_ in self._done), running, *self._planned()]
-        names = list(dict.fromkeys(phase.name for phase in phases))
-        is_known = all(phase.seconds is not None for phase in (running, *self._planned()))
+        phases = [running, *(phase for phase, _ in self._planned()[0])]
+        names = list(dict.fromkeys(phase.name for phase in (*(done for done, *_ in self._done), *phases)))
+        is_known = all(phase.seconds is not None for phase in phases)
         wait = roughly(self.remaining_s, is_known)
         text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {wait} left' if wait else ''}"
         return rich.text.Text(text, no_wrap=True)

@@ -142,10 +142,14 @@ class Timed:
     @property
     def is_below_bound(self) -> bool:
         """True if the simulator gives it less time than any plan can take there: a fault, and no plan to choose."""
-        if self.search is None or self.simulated_s is None:
+        if self.search is None or self.simulated_s is None or self.is_fused:
             return False
-        is_fused = self.placement is not None and self.placement.cluster_of_op is not None
-        return not is_fused and self.simulated_s * 1e9 < self.search.lower_bound_s * 1e9 - 1e-3
+        return self.simulated_s * 1e9 < self.search.lower_bound_s * 1e9 - 1e-3
+
+    @property
+    def is_fused(self) -> bool:
+        """True if the plan has clusters, of which the bounds say nothing."""
+        return self.placement is not None and self.placement.cluster_of_op is not None
 
     @property
     def title(self) -> str:
@@ -184,28 +188,26 @@ def fastest(candidates: Sequence[Timed], asked: str = "") -> Timed | None:
     return candidates[min(timed)[-1]] if timed else None
 
 
-def with_race(
-    candidates: Sequence[Timed], racing: Sequence[int], samples: Sequence[Sequence[float]]
-) -> list[Timed]:
-    """The candidates, the racing ones with the times of the race, and whether these are clearly less.
-
-    ``racing`` are positions, ``samples`` their turns, from ``race_steps``.
-    """
-    rows = list(candidates)
+def with_race(racers: Sequence[Timed], samples: Sequence[Sequence[float]]) -> list[Timed]:
+    """The racers with the times of their turns (``race_steps``), and whether these are clearly less than of rivals."""
     times_s, spreads_s = race_times_s(samples)
-    singles = [i for i, row in enumerate(racing) if candidates[row].is_single]
+    singles = [i for i, row in enumerate(racers) if row.is_single]
     best_single = min(singles, key=lambda i: times_s[i], default=None)
-    as_it_is = next((i for i, row in enumerate(racing) if candidates[row].is_as_it_is), None)
-    for i, row in enumerate(racing):
-        rivals = [as_it_is] if candidates[row].is_single else [best_single, as_it_is]
+    as_it_is = next((i for i, row in enumerate(racers) if row.is_as_it_is), None)
+    rows = []
+    for i, row in enumerate(racers):
+        rivals = [as_it_is] if row.is_single else [best_single, as_it_is]
         beaten = [clearly_slower(samples[rival], samples[i]) for rival in rivals if rival is not None]
-        rows[row] = dataclasses.replace(
-            candidates[row],
-            raced_s=times_s[i],
-            spread_s=spreads_s[i],
-            is_clear=all(beaten) if beaten and i != as_it_is else None,
-        )
+        is_clear = all(beaten) if beaten and i != as_it_is else None
+        rows.append(dataclasses.replace(row, raced_s=times_s[i], spread_s=spreads_s[i], is_clear=is_clear))
     return rows
+
+
+def is_same_plan(plan: Placement, another: Placement) -> bool:
+    """True if two plans of one form of the program decide the same, whatever its costs are taken for."""
+    first, second = plan.problem, another.problem
+    is_of_one_form = first.fingerprint == second.fingerprint
+    return is_of_one_form and plan.decisions.digest(0, first) == another.decisions.digest(0, second)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -244,9 +246,7 @@ class Note(enum.Enum):
     BESIDE_UNPLACED = "beside_unplaced"  # a clause that compares the plan with the function as it is
     FUSED = "fused"  # a sentence on what is fused and what that is worth, or on why nothing is
     WHY_NOT_SPLIT = "why_not_split"  # a sentence, where the batch cannot be split, or there was no time
-    MEASURED_ON = (
-        "measured_on"  # a sentence on the machines that plans were measured on, if not this one alone
-    )
+    MEASURED_ON = "measured_on"  # a sentence on the machines of the measurements, if not this one alone
     LOAD = "load"  # share of the CPUs that other processes took while plans were raced or called
     TIMED_AT_S = "timed_at_s"  # when that was, in seconds since 1970
 
@@ -255,12 +255,9 @@ class ByLayer(NamedTuple):
     """A plan of whole layers; none where none fits, or the plan was given."""
 
     layers: Layers
+    num_layers: int  # that have ops of their own, besides those of layers inside them
     whole: WholeLayers | None
-
-    @property
-    def num_layers(self) -> int:
-        """Layers that have ops of their own, besides those of layers inside them."""
-        return len(np.unique(self.layers.layer_of_op))
+    row: Timed | None  # of the plan of whole layers
 
 
 class Kept(NamedTuple):
@@ -297,11 +294,9 @@ class Outcome:
         return f"<Outcome for {self.problem.name!r}: {self.written.name}, {takes} a step>"
 
     def _repr_html_(self) -> str:
-        rows = (
-            (self.title_of(row), *(milliseconds(row.seconds(clock)) for clock in self.clocks))
-            for row in self.rows
-        )
-        return html_table(("step time of", *(clock.value for clock in self.clocks)), rows)
+        clocks = self.clocks
+        rows = [(self.title_of(row), *(milliseconds(row.seconds(c)) for c in clocks)) for row in self.rows]
+        return html_table(("step time of", *(clock.value for clock in clocks)), rows)
 
     @property
     def problem(self) -> Problem:
@@ -371,12 +366,15 @@ class Outcome:
     @functools.cached_property
     def row_written(self) -> Timed:
         """The row of the plan that is written: with whole layers no candidate has it."""
-        return self._whole_layers[0] if self._whole_layers else self.written
+        row = None if self.by_layer is None else self.by_layer.row
+        return row or self.written
 
     @functools.cached_property
     def rows(self) -> tuple[Timed, ...]:
         """All rows, the fastest candidate first, by the last clock of each; then what is only told."""
-        candidates = [*self.candidates, *self._whole_layers]
+        candidates = list(self.candidates)
+        if self.row_written is not self.written:
+            candidates.append(self.row_written)
         order = list(reversed(Clock))
 
         def standing(row: Timed) -> tuple[int, float]:
@@ -387,15 +385,6 @@ class Outcome:
             *sorted(candidates, key=lambda row: (row.is_below_bound, *standing(row))),
             *(row for row in self.beside if not row.is_candidate),
         )
-
-    @functools.cached_property
-    def _whole_layers(self) -> tuple[Timed, ...]:
-        whole = None if self.by_layer is None else self.by_layer.whole
-        if whole is None:
-            return ()
-        names = (device.name for device in self.problem.cluster.devices)
-        peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
-        return (Timed(WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks),)
 
     @property
     def recommended(self) -> Timed:
@@ -414,11 +403,8 @@ class Outcome:
         clock = plan.clock
         if clock is None:
             return None
-        rivals = [
-            row
-            for row in (*self.candidates, *self.trials)
-            if (row.is_as_it_is or (row.is_single and not plan.is_single)) and row.seconds(clock) is not None
-        ]
+        rows = [row for row in (*self.candidates, *self.trials) if row.seconds(clock) is not None]
+        rivals = [row for row in rows if row.is_as_it_is or (row.is_single and not plan.is_single)]
         return min(rivals, key=lambda row: row.seconds(clock) or 0.0, default=None)
 
     @functools.cached_property
@@ -442,11 +428,6 @@ class Outcome:
     def is_worth_it(self) -> bool:
         """The plan is clearly faster than the program as it is, or that cannot be known."""
         return self.written.is_clear is not False
-
-    @property
-    def single(self) -> Timed | None:
-        """The best single device, where any was tried."""
-        return next((row for row in self.candidates if row.is_single), None)
 
     def single_s(self, clock: Clock) -> float | None:
         """Step time of the fastest single device by a clock; None where none was timed by it."""
@@ -483,42 +464,17 @@ class Outcome:
     def forms(self) -> tuple[Form, ...]:
         """The program as it is written, and then in each other form that a row is a plan of."""
         forms = {self.problem.fingerprint: self.form}
-        proven_s = dict[str, float]()
         for row in (self.written, *self.beside):
-            if row.placement is None:
-                continue
-            problem = row.placement.problem
-            forms.setdefault(problem.fingerprint, Form(problem))
-            if row.search is not None:
-                proven_s[problem.fingerprint] = max(
-                    proven_s.get(problem.fingerprint, 0.0), row.search.proven_s
-                )
-        return tuple(
-            dataclasses.replace(form, proven_s=proven_s.get(fingerprint, 0.0))
-            for fingerprint, form in forms.items()
-        )
+            if row.placement is not None:
+                problem = row.placement.problem
+                form = forms.setdefault(problem.fingerprint, Form(problem))
+                if row.search is not None and row.search.proven_s > form.proven_s:
+                    forms[problem.fingerprint] = dataclasses.replace(form, proven_s=row.search.proven_s)
+        return tuple(forms.values())
 
     def form_of(self, row: Timed) -> Form | None:
         """The form of the program that a row is a plan of; None of a row without a plan."""
-        if row.placement is None:
-            return None
-        fingerprint = row.placement.problem.fingerprint
-        return next((form for form in self.forms if form.problem.fingerprint == fingerprint), None)
-
-    @property
-    def bounds(self) -> list[tuple[str, float]]:
-        """(name, seconds) of every lower bound on plans of what is written, and of what a method has proven beyond."""
-        return self.forms[0].bounds
-
-    @property
-    def tightest_bound(self) -> str:
-        """The name of the largest of ``bounds``."""
-        return self.forms[0].tightest_bound
-
-    @property
-    def lower_bound_s(self) -> float:
-        """Lower bound on the step time of any placement of what is written in the simulator, in seconds."""
-        return self.forms[0].lower_bound_s
+        return next((form for form in self.forms if form.has(row.placement)), None)
 
     def title_of(self, row: Timed) -> str:
         """Title of a row in tables; beside plans of the batch in parts the best of the whole is the one placed."""
@@ -542,13 +498,9 @@ class Outcome:
         """True if it is proven that no placement that fits is faster in the simulator."""
         by_simulator = candidate.search is not None and candidate.search.evaluator == SIMULATED
         form = self.form_of(candidate)
-        is_fused = candidate.placement is not None and candidate.placement.cluster_of_op is not None
-        return (
-            by_simulator
-            and form is not None
-            and not is_fused  # bounds are of ops
-            and takes_no_more(candidate.simulated_s or 0.0, form.lower_bound_s)
-        )
+        if form is None or not by_simulator or candidate.is_fused:  # bounds are of ops
+            return False
+        return takes_no_more(candidate.simulated_s or 0.0, form.lower_bound_s)
 
     def tried(
         self, is_worth_it: bool, placed_s: float, unplaced_s: float, load: float | None = None
@@ -556,23 +508,25 @@ class Outcome:
         """A function's plan after a trial on a user's own calls, which has the last word; ``load`` as ``Note.LOAD``."""
         as_it_is = self.named(AS_IT_IS) or Timed(AS_IT_IS)
         verdict = f"{IN_WORDS[is_worth_it]} than the unplaced function, call by call in its own process"
-        return dataclasses.replace(
-            self,
-            written=dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it),
-            beside=(
-                *(row for row in self.beside if row is not as_it_is),
-                dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None),
-            ),
-        ).noted({Note.BESIDE_UNPLACED: verdict, Note.LOAD: load, Note.TIMED_AT_S: time.time()})
+        written = dataclasses.replace(self.written, called_s=placed_s, spread_s=None, is_clear=is_worth_it)
+        called = dataclasses.replace(as_it_is, called_s=unplaced_s, spread_s=None)
+        beside = (*(row for row in self.beside if row is not as_it_is), called)
+        notes = {Note.BESIDE_UNPLACED: verdict, Note.LOAD: load, Note.TIMED_AT_S: time.time()}
+        return dataclasses.replace(self, written=written, beside=beside).noted(notes)
 
 
 def in_layers(outcome: Outcome, seed: int) -> Outcome:
     """Outcome with a plan of whole layers, made of the one that would be written; a given plan stays."""
     layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
-    plan, whole = outcome.placement.decisions, None
+    num_layers = len(np.unique(layers.layer_of_op))
+    plan, whole, row = outcome.placement.decisions, None, None
     if outcome.written.name != GIVEN:
         whole = whole_layers(outcome.problem, layers, plan, seed)
-    return dataclasses.replace(outcome, by_layer=ByLayer(layers, whole))
+    if whole is not None:
+        names = (device.name for device in outcome.problem.cluster.devices)
+        peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
+        row = Timed(WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks)
+    return dataclasses.replace(outcome, by_layer=ByLayer(layers, num_layers, whole, row))
 
 
 def data_parallel_row(form: Form) -> Timed:
@@ -590,13 +544,8 @@ def with_data_parallel(outcome: Outcome) -> Outcome:
     That is a row that a run only tells of, by costs for which nothing is profiled; none where parts were tried.
     """
     form, parts = outcome.form, len(outcome.form.replicas)
-    if (
-        form.item is None
-        or form.problem.splitting is not None
-        or parts < 2
-        or outcome.best_split
-        or outcome.notes.get(Note.WHY_NOT_SPLIT)
-    ):
+    is_told = outcome.best_split or outcome.notes.get(Note.WHY_NOT_SPLIT)
+    if form.item is None or form.problem.splitting is not None or parts < 2 or is_told:
         return outcome
     split = estimated_in_parts(form)
     if isinstance(split, str):

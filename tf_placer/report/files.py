@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.base.files import replacing
-from tf_placer.planning.outcome import DATA_PARALLEL, ByLayer, Clock, Note, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, SINGLE, ByLayer, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.sentences import headline
 from tf_placer.report.views import page_of_run
@@ -99,9 +99,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     searched = [plan for plan in outcome.candidates if plan.search is not None]
     if written.is_single and outcome.method != written.name:
         rivals.append(written)
-    single = (
-        outcome.single if outcome.form.parts > 1 else None
-    )  # a plan in parts has searched another program
+    main = outcome.forms[0]
+    single = outcome.named(SINGLE) if main.parts > 1 else None  # a plan in parts has searched another program
     parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
     measured: dict[str, Any] = {}
     if outcome.correction is not None:
@@ -129,9 +128,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "rows": [_timed(outcome, plan) for plan in outcome.rows],
         "load": outcome.notes.get(Note.LOAD),
         "timed_at_s": outcome.notes.get(Note.TIMED_AT_S),
-        "lower_bound_s": outcome.lower_bound_s,
-        "lower_bounds": {f"{name}_s": bound_s for name, bound_s in outcome.bounds},
-        "tightest_bound": outcome.tightest_bound,
+        "lower_bound_s": main.lower_bound_s,
+        "lower_bounds": {f"{name}_s": bound_s for name, bound_s in main.bounds.items()},
+        "tightest_bound": main.tightest_bound,
         "proven_optimal": [plan.name for plan in outcome.candidates if outcome.is_optimal(plan)],
         "single_device_s": search.single_device_s if single is None else single.simulated_s,
         "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},

@@ -137,7 +137,7 @@ def doubts(outcome: Outcome) -> list[str]:
     sentences = []
     for row in outcome.candidates:
         form, clock = outcome.form_of(row), row.clock
-        if form is None or clock is None or (row.placement and row.placement.cluster_of_op is not None):
+        if form is None or clock is None or row.is_fused:
             continue
         seconds, bound_s = row.seconds(clock) or 0.0, form.lower_bound_s
         if row.is_below_bound or excess(seconds, bound_s) < -SAME:

@@ -158,7 +158,7 @@ def _section(
         rival = "as it is" if gained.rival.is_as_it_is else "best single device"
         figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
     used = f"{len(np.unique(outcome.placement.device_of_op))} of {problem.num_devices}"
-    figures += [("lower bound", milliseconds(outcome.lower_bound_s)), ("devices used", used)]
+    figures += [("lower bound", milliseconds(outcome.forms[0].lower_bound_s)), ("devices used", used)]
     figures += [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
     if plan.peak_share is not None:
         figures.append(("share of peak FLOPs", percentage(plan.peak_share)))
@@ -174,10 +174,10 @@ def _section(
             {
                 "name": bound,
                 "bound_s": bound_s,
-                "is_tightest": bound == outcome.tightest_bound,
+                "is_tightest": bound == outcome.forms[0].tightest_bound,
                 "about": MEANING[bound],
             }
-            for bound, bound_s in outcome.bounds
+            for bound, bound_s in outcome.forms[0].bounds.items()
         ),
         plan=plan,
         curves=tuple(
@@ -277,8 +277,8 @@ def table(outcome: Outcome) -> rich.table.Table:
             style="bold" if row is outcome.row_written else None,
         )
     rows.add_section()
-    for name, bound_s in outcome.bounds:
-        tightest = " (tightest)" if name == outcome.tightest_bound else ""
+    for name, bound_s in main.bounds.items():
+        tightest = " (tightest)" if name == main.tightest_bound else ""
         cells = [milliseconds(bound_s) if c is Clock.SIMULATED else "" for c in clocks]
         cells.insert(position, _excess(bound_s, single_s) if clock is Clock.SIMULATED else "")
         rows.add_row(f"bound: {name.replace('_', ' ')}{tightest}", *cells)
@@ -310,7 +310,7 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
         *(f"{clock.value}: {', '.join(times)} a step" for clock, times in times_by_clock.items() if times),
-        f"no plan can be faster than {milliseconds(outcome.lower_bound_s)} in the simulator",
+        f"no plan can be faster than {milliseconds(outcome.forms[0].lower_bound_s)} in the simulator",
         *([] if written.clock is not Clock.SIMULATED else ["not timed beside the unplaced function"]),
     ]
     lines += plan_sentences(outcome)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tf_placer.automatic import plan as plan_module
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import find_plan, keep
+from tf_placer.automatic.plan import find_plan, keep, why_measured_again
 from tf_placer.base import files as store
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Cache
@@ -26,7 +26,6 @@ from tf_placer.graph.item import Item
 from tf_placer.planning import find, forecast
 from tf_placer.planning.forecast import COMPILE, RACE, START, searching
 from tf_placer.planning.forms import Form
-from tf_placer.planning.kept import why_measured_again
 from tf_placer.planning.log import Log, begins_at
 from tf_placer.planning.outcome import AS_IT_IS, PLAN, Clock, Note, Outcome, Timed
 from tf_placer.problem.placement import Placement

@@ -18,7 +18,7 @@ from tf_placer.command_line.place import compare, place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.planning import find, forecast
-from tf_placer.planning.forecast import COMPILE, SPLIT, closing, searching
+from tf_placer.planning.forecast import COMPILE, SPLIT, Forecast, searching
 from tf_placer.planning.log import Log, begins_at
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search.methods import SEARCH, Budget
@@ -158,7 +158,7 @@ def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
 
 def test_what_splitting_took_before_comes_before_rules():
     def phase():
-        splitting, _ = closing(request_of(), None, Log(quiet()))
+        splitting, _ = Forecast(request_of(), Log(quiet())).closing()
         return splitting
 
     by_rule = phase()
@@ -171,7 +171,7 @@ def test_where_no_batch_is_split_there_is_no_phase():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
     in_parts = dataclasses.replace(request_of(), source=Source("dense_small", parts=2))
     for request in (one, in_parts, dataclasses.replace(one, source=Source(graph="x"))):
-        assert SPLIT not in [phase.name for phase in closing(request, None, Log(quiet()))]
+        assert SPLIT not in [phase.name for phase in Forecast(request, Log(quiet())).closing()]
 
 
 @pytest.mark.medium

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer import workloads
+from tf_placer.automatic.plan import as_json, from_json, lasting
 from tf_placer.base import files as store
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
@@ -24,14 +25,12 @@ from tf_placer.planning.forecast import (
     MEASURE,
     RACE,
     START,
+    Forecast,
     LiveConfig,
-    config_within,
-    finding,
     searchers,
     searching,
 )
 from tf_placer.planning.forms import Form, estimated_in_parts
-from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel
 from tf_placer.problem.placement import Placement
@@ -55,9 +54,12 @@ def request_of(method, budget_s=60.0, evaluations=None, **more):
     )
 
 
+def forecast_of(request, whole=None):
+    return Forecast(request, Log(rich.console.Console(file=io.StringIO()), request.whole_s), whole)
+
+
 def phases_of(request):
-    log = Log(rich.console.Console(file=io.StringIO()), request.whole_s)
-    return finding(request, Form(PROBLEM), log)
+    return forecast_of(request, Form(PROBLEM)).finding()
 
 
 @pytest.mark.parametrize(
@@ -120,12 +122,12 @@ def test_a_budget_of_the_search_or_of_evaluations_is_each_searchs():
 
 def test_little_time_makes_fewer_searches_and_turns():
     whole = Form(PROBLEM)
-    assert config_within(request_of("auto"), whole) == LiveConfig()
-    few = config_within(request_of("auto", 1.0), whole)
+    assert forecast_of(request_of("auto"), whole).config == LiveConfig()
+    few = forecast_of(request_of("auto", 1.0), whole).config
     assert (few.searches, few.rounds) == (1, 10)
     slow = dataclasses.replace(PROBLEM, compute_ns=PROBLEM.compute_ns + 10**12)
-    assert config_within(request_of("auto"), Form(slow)).searches == 1
-    assert config_within(request_of("auto", 600.0), None) == LiveConfig(), "its size is not known yet"
+    assert forecast_of(request_of("auto"), Form(slow)).config.searches == 1
+    assert forecast_of(request_of("auto", 600.0)).config == LiveConfig(), "its size is not known yet"
 
 
 CLUSTER = Cluster.preset("p100x2")
@@ -193,9 +195,9 @@ def test_each_row_has_the_bound_of_its_form(dense):
     found = with_data_parallel(outcome)
     whole, split = found.forms[0], found.form_of(found.beside[0])
     assert split is not None and split.parts == 2 and split.lower_bound_s != whole.lower_bound_s
-    assert found.lower_bound_s == whole.lower_bound_s == outcome.lower_bound_s
+    assert whole.lower_bound_s == outcome.form.lower_bound_s
     assert [column.header for column in table(found).columns][3] == "bound"
     assert "bound" not in [column.header for column in table(outcome).columns]
     written = dataclasses.replace(found, written=found.beside[0], form=split, beside=())
-    assert written.lower_bound_s == split.lower_bound_s
+    assert written.forms[0].lower_bound_s == split.lower_bound_s
     assert "the batch in 2 parts: " in str(table(written).title)

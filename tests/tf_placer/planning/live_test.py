@@ -39,7 +39,7 @@ def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(prob
     truth = Correction(compute=1.3, alone=3.0).apply(problem)
     found = live(problem, OtherMachine(truth))
     assert found.written.name in ("random", "local_search")
-    assert found.written.raced_s < 0.9 * found.single.raced_s
+    assert found.written.raced_s < 0.9 * found.named("single").raced_s
     assert found.correction.compute == pytest.approx(1.3, rel=0.1)
     assert found.written.simulated_s == pytest.approx(found.written.measured_s, rel=0.1)
     assert found.written.simulated_s == found.search.runtime_s
@@ -56,7 +56,9 @@ def test_the_race_decides_and_the_simulator_is_fitted_to_what_plans_take_alone(p
         if trial.raced_s is not None:
             assert 0.67 < trial.simulated_s / trial.measured_s < 1.5
             assert trial.raced_s == pytest.approx(trial.measured_s / alone, rel=0.2), "of another clock"
-    assert found.single.raced_s is not None, "also where the device that did not race was faster alone"
+    assert found.named("single").raced_s is not None, (
+        "also where the device that did not race was faster alone"
+    )
 
 
 @pytest.mark.medium
@@ -82,7 +84,7 @@ def test_a_gain_within_noise_is_no_gain(problem):
     found = live(problem, OtherMachine(truth))
     assert found.written.name == "single"
     assert "best single device" in found.notes[Note.WHY]
-    assert found.written is found.single
+    assert found.written is found.named("single")
 
 
 @pytest.mark.medium
@@ -119,7 +121,7 @@ def test_two_schedules_of_the_same_devices_are_two_trials(problem, monkeypatch):
 @pytest.mark.medium
 def test_without_a_single_device_that_runs_the_fastest_plan_is_recommended(problem):
     found = live(problem, OtherMachine(problem, fails=is_single))
-    assert found.single is None
+    assert found.named("single") is None
     assert not is_single(found.placement.device_of_unit)
     assert "no single device runs" in found.notes[Note.WHY]
     assert [trial.status for trial in found.trials[:2]] == [Status.OUT_OF_MEMORY] * 2
@@ -186,7 +188,7 @@ def test_the_program_as_it_is_races_and_only_what_beats_it_is_recommended(
     assert found.recommended is (row if recommended else found.written)
     assert ("no device for it" in found.notes[Note.BESIDE_UNPLACED]) == (as_it_is is None)
     if row is not None:
-        assert row.raced_s == pytest.approx(as_it_is * found.single.raced_s, rel=0.03)
+        assert row.raced_s == pytest.approx(as_it_is * found.named("single").raced_s, rel=0.03)
         assert (found.rows[0] is row) == (not is_worth_it)
 
 

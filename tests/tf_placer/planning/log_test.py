@@ -124,6 +124,13 @@ def test_shares_are_of_what_the_others_leave(tmp_path, is_equal):
     assert work.log.had_s("own")[0] == 0.75 * room_s
 
 
+def test_a_search_of_which_another_part_is_ahead_is_shown_while_it_runs(tmp_path):
+    work = Work(tmp_path, budget_s=30.0)
+    part = work.stage("searching", share=0.5, took_s=15.0)
+    work.run(part, part)
+    assert work.given_s["searching"] == [15.0, 15.0] and work.seen["searching"] == 7.5
+
+
 def test_a_search_for_which_there_is_no_time_makes_a_round_and_no_more(tmp_path):
     work = Work(tmp_path, budget_s=10.0)
     work.run(work.stage("reading", 4.0, took_s=30.0), work.stage("searching", share=1.0))

@@ -14,11 +14,11 @@ from tests.tf_placer.report_page.drawn_pages import layered_problem, striped
 from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer import workloads
 from tf_placer.__main__ import run
+from tf_placer.automatic.plan import as_json, from_json, lasting
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planning.forms import Form
-from tf_placer.planning.kept import as_json, from_json, lasting
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     PLAN,
@@ -81,7 +81,11 @@ def test_a_functions_plan_comes_back_from_its_file_as_it_was():
         "split",
     ] and Note.DECIDED not in found.notes
     assert found.written.spread_s == (0.19, 0.22) and not found.is_worth_it
-    assert (found.written.name, found.written.measured_s, found.single.simulated_s) == (PLAN, 0.35, 0.5)
+    assert (found.written.name, found.written.measured_s, found.named("single").simulated_s) == (
+        PLAN,
+        0.35,
+        0.5,
+    )
     assert found.named(AS_IT_IS).raced_s == 0.1 and found.named("split").raced_s == 0.4
     assert (found.notes[Note.LOAD], found.notes[Note.TIMED_AT_S]) == (0.25, 1.7e9)
     assert found.kept.searched == (("auto", 5.0, 3.0),) and found.kept.key == {"graph": "f"}

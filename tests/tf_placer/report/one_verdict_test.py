@@ -51,7 +51,7 @@ def raced(*rows: tuple[Timed, float], as_it_is: float | None, sway: float = 0.0)
     if as_it_is is not None:
         timed.append(Timed(AS_IT_IS))
         samples.append([as_it_is] * 20)
-    return with_race(timed, range(len(timed)), samples)
+    return with_race(timed, samples)
 
 
 def outcome(written: Timed, *beside: Timed, **more: Any) -> Outcome:

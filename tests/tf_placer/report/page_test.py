@@ -105,7 +105,7 @@ def test_the_verdict_is_whole_and_the_fastest_comes_first(report, tmp_path):
     assert "No published step times of networks on k40" in said
     measured = [row["measured_s"] for row in section["step_times"]]
     assert measured[:2] == sorted(measured[:2]) and measured[2] is None
-    assert section["compared"] == {"clock": "measured_s", "single_s": report.single.measured_s}
+    assert section["compared"] == {"clock": "measured_s", "single_s": report.named("single").measured_s}
 
 
 def test_the_curve_ends_at_the_plan(report, tmp_path):
@@ -278,6 +278,6 @@ def test_text_and_page_tell_the_same_bound_and_the_verdict_first(placement, make
     text = plan_report("step", fitted, is_used)
     assert f"no plan can be faster than {shown} in the simulator" in text
     assert text.splitlines()[0] == f"step is {use_of_plan(fitted, is_used)}"
-    assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.lower_bound_s), (
+    assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.form.lower_bound_s), (
         "or it proves nothing"
     )
