@@ -4,7 +4,6 @@ from colocation.constraints import Merge
 from colocation.op_facts import GraphIndex
 from colocation.op_facts import index_graph
 from colocation.units import attach_constants
-from colocation.units import attach_metadata
 from colocation.units import attach_pools
 from colocation.units import default_groups
 from colocation.units import name_scope
@@ -21,7 +20,6 @@ __all__ = [
     "Merge",
     "Units",
     "attach_constants",
-    "attach_metadata",
     "attach_pools",
     "default_groups",
     "extend_units",
