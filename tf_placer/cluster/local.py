@@ -30,7 +30,7 @@ _PCIE_BYTES_PER_S = 12e9
 _CPU_LAUNCH_NS = 5_000
 _GPU_LAUNCH_NS = 8_000
 
-# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/shares.py; a test
+# The cost model charges an op with a share of its device's peak rates (tf_placer/costs/shares.toml; a test
 # compares), so what a probe reaches is that share of the peak, kept to two digits: (matrix product, copy).
 PROBED_SHARES = {"CPU": (0.60, 0.60), "GPU": (0.83, 0.75)}
 

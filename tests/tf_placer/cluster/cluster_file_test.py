@@ -18,8 +18,7 @@ from tf_placer.cluster import local, probe
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, preset_names, preset_path
 from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.costs.formulas import WorkClass
-from tf_placer.costs.shares import efficiencies
+from tf_placer.costs.formulas import WorkClass, efficiencies
 
 _GOOD = """
 [[device]]
