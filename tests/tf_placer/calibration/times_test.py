@@ -27,7 +27,6 @@ from tf_placer.calibration.build_problem import (
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.cluster.local import local_devices
 from tf_placer.costs.formulas import OpWork
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
@@ -151,7 +150,7 @@ def durations(tmp_path, monkeypatch):
 def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, tmp_path):
     item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
     config, cache = RuntimeConfig(), Cache(tmp_path)
-    one = Cluster("local", *local_devices(1), kind="local")
+    one = Cluster.local(1)
     rules = profile._PROFILING_S
     assert awaited_s(item, one, config, cache) == rules["profiling ops"]
     durations.keep("profiling ops", 4.0)
@@ -164,7 +163,7 @@ def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, 
 def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
     item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
     config, cache = RuntimeConfig(), Cache(tmp_path)
-    two = Cluster("local", *local_devices(2), kind="local")
+    two = Cluster.local(2)
     assert awaited_s(item, two, config, cache) == sum(profile._PROFILING_S.values())
     # One of each model is profiled.
     cache.save(profile._key(profile._OPS, two, config, graph=item.fingerprint), {})
