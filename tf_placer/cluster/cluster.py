@@ -23,7 +23,6 @@ from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, write_atomically
 from tf_placer.base.quantities import parse_size, size
 from tf_placer.cluster.device import (
-    CHORES,
     MAX_DEVICES,
     Device,
     Link,
@@ -252,6 +251,10 @@ class Cluster:
     link_latency_ns = _of_links("latency_ns")
     link_bytes_per_s = _of_links("bytes_per_s", least=1)  # also on the unused diagonal
     link_tensor_ns = _of_links("tensor_ns")
+    link_send_ns = _of_links("send_ns")
+    link_send_ps_per_byte = _of_links("send_ps_per_byte")
+    link_receive_ns = _of_links("receive_ns")
+    link_receive_ps_per_byte = _of_links("receive_ps_per_byte")
 
     def accelerators(self) -> np.ndarray:
         """[D] bool: the GPUs, or all devices where there is none."""
@@ -266,10 +269,6 @@ class Cluster:
             GB and TB are powers of 1000, and KiB, MiB, GiB and TiB of 1024.
         """
         return limited("limits", self, limits)
-
-    def link_chores(self) -> dict[str, np.ndarray]:
-        """[D, D] int64 each, from row to column: ``link_send_ns`` and the other three of ``Link``."""
-        return {f"link_{field}": _of_links(field)(self) for field in CHORES}
 
     def noticeable_bytes(self) -> fractions.Fraction:
         """Bytes that take 1/750 of the time of an empty message, on the link with the fewest; 0 without links.
