@@ -34,20 +34,17 @@ class Units:
     """A partition of the N ops of a graph into U units."""
 
     unit_of_op: np.ndarray  # [N] int32; units are numbered by their smallest op id
-    # [U + 1] int64; unit u's ops are ``member_op[member_offset[u]:member_offset[u + 1]]``
-    member_offset: np.ndarray
-    member_op: np.ndarray  # [N] int64, ascending within a unit
     # the N - U merges that made the units, in the order of the rules. A merge of two ops that were together
     # already is left out, so these are the edges of a forest.
     merges: tuple[Merge, ...]
 
     @property
     def num_units(self) -> int:
-        return len(self.member_offset) - 1
+        return int(self.unit_of_op.max(initial=-1)) + 1
 
     def members(self, unit: int) -> np.ndarray:
         """Returns the unit's op ids, ascending."""
-        return self.member_op[self.member_offset[unit] : self.member_offset[unit + 1]]
+        return np.flatnonzero(self.unit_of_op == unit)
 
     def why(self, op_a: int, op_b: int) -> tuple[Merge, ...]:
         """Explains why two ops share a unit; ValueError if they do not.
@@ -136,16 +133,9 @@ def _merged(
 
 
 def _snapshot(sets: DisjointSet, merges: list[Merge]) -> Units:
-    unit_of_root: dict[int, int] = {}  # numbered by the smallest op
+    unit_of_root: dict[int, int] = {}
     units = [unit_of_root.setdefault(sets[op], len(unit_of_root)) for op in sets]
-    unit_of_op = np.array(units, np.int32)
-    sizes = np.bincount(unit_of_op, minlength=len(unit_of_root))
-    return Units(
-        unit_of_op=unit_of_op,
-        member_offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        member_op=np.argsort(unit_of_op, kind="stable"),
-        merges=tuple(merges),
-    )
+    return Units(np.array(units, np.int32), tuple(merges))
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -188,8 +178,9 @@ def single_consumer(*, weight_of_op: np.ndarray | None = None, most: float = mat
                 successors[producer].add(consumer)
                 predecessors[consumer].add(producer)
         weight = np.bincount(units.unit_of_op, weight_of_op, minlength=units.num_units).tolist()
+        first_op = np.unique(units.unit_of_op, return_index=True)[1].tolist()
         for unit, consumer in _contract(successors, predecessors, weight, most):
-            op_a, op_b = int(units.members(unit)[0]), int(units.members(consumer)[0])
+            op_a, op_b = first_op[unit], first_op[consumer]
             reason = f"the group of {index.names[op_b]} alone consumes that of {index.names[op_a]}"
             yield Merge(op_a, op_b, "single_consumer", reason)
 

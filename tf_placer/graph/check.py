@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, types_pb2
 
-from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, op_definition
+from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, num_tensors, op_definition
 from tf_placer.base.arguments import InputError
-from tf_placer.graph.program import function_names, functions_of, num_tensors, returned_functions
+from tf_placer.graph.program import function_names, functions_of, returned_functions
 
 _Library = Mapping[str, function_pb2.FunctionDef]
 

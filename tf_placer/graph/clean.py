@@ -26,7 +26,6 @@ from tf_placer.graph.program import (
     flat_tensor,
     fresh_name,
     functions_of,
-    is_compiled,
     keep_functions,
     op_def,
     output_offsets,
@@ -355,7 +354,7 @@ class _Inliner:
                 f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
                 "the graph is damaged"
             )
-        if body is None or is_compiled(node) or is_compiled(body):
+        if body is None or op_facts.is_compiled(node) or op_facts.is_compiled(body):
             self.nodes.append(node)
             return
         if name in callers:
@@ -470,7 +469,7 @@ def inline_in_functions(program: Program) -> Program:
     call_ops = CALLS | {function.signature.name for function in library.function}
     result = with_nodes(program.graph_def, program.graph_def.node)
     for function in result.library.function:
-        if is_compiled(function) or not any(node.op in call_ops for node in function.node_def):
+        if op_facts.is_compiled(function) or not any(node.op in call_ops for node in function.node_def):
             continue
         # The body is a program of its own, with arguments as placeholders.
         arguments = [argument.name for argument in function.signature.input_arg]

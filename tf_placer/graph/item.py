@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_pb2, types_pb2
 
 from colocation.constraints import input_types, is_ref, takes_special_inputs
-from colocation.op_facts import GraphIndex, copy_of, having, index_graph
+from colocation.op_facts import GraphIndex, copy_of, having, index_graph, is_compiled
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
@@ -40,7 +40,6 @@ from tf_placer.graph.program import (
     fingerprint,
     function_names,
     functions_of,
-    is_compiled,
     is_large,
     with_nodes,
     without_large_constants,

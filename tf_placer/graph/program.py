@@ -18,6 +18,8 @@ from colocation.op_facts import (
     control_inputs,
     copy_of,
     data_inputs,
+    is_compiled,
+    num_tensors,
     parse_input,
     reached,
     registered_op,
@@ -154,11 +156,6 @@ def with_output(text: str) -> str:
     """Returns a tensor's name, ``node`` or ``node:i``, with its output."""
     _, name, output = parse_input(text)
     return f"{name}:{output}"
-
-
-def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
-    """Says whether XLA must compile a call or a function (``jit_compile=True``)."""
-    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
 
 
 def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
@@ -322,18 +319,6 @@ def write_body(
     function.ret.update({name: inside(text) for name, text in results.items()})
     function.signature.control_output[:] = effects
     function.control_ret.update({name: name for name in effects})
-
-
-def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
-    """Returns how many tensors an argument of a node's op stands for; its attribute may be left out for its default."""
-    name = argument.number_attr or argument.type_list_attr
-    if not name:
-        return 1
-    if name in node.attr:
-        value = node.attr[name]
-    else:
-        value = next(attr.default_value for attr in op_def(node, {}).attr if attr.name == name)
-    return value.i if argument.number_attr else len(value.list.type)
 
 
 def without_value(value: np.ndarray, keep_bytes: int = KEPT_BYTES) -> np.ndarray:

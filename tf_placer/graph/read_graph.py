@@ -15,7 +15,7 @@ from google.protobuf import message, text_format
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node, parse_input
+from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node, num_tensors, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest, told
 from tf_placer.base.file_kinds import SAVED_MODEL_FILES, check_kind
@@ -195,7 +195,7 @@ def program_of_graph_def(
         if name not in node_of_name:
             raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
         node = node_of_name[name]
-        count = sum(program.num_tensors(argument, node) for argument in op_def(node, library).output_arg)
+        count = sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
         if ":" in text and output >= count:
             raise InputError(f"node {name!r} has {count} outputs, so there is no {text!r}")
     inputs = with_shapes(inputs, input_shapes or {})

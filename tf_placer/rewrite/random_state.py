@@ -17,10 +17,10 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation import tensorflow_internals as internals
-from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, new_node
+from colocation.op_facts import BRANCHES, CALLS, LOOPS, control_inputs, data_inputs, is_compiled, new_node
 from colocation.tensorflow_internals import ConcreteFunction, is_dataset_function
 from tf_placer.base.eager import outside_functions
-from tf_placer.graph.program import fresh_name, functions_in, functions_of, is_compiled
+from tf_placer.graph.program import fresh_name, functions_in, functions_of
 from tf_placer.graph.read_function import function_name
 
 # Op type -> the one that draws the same numbers from a variable, bit for bit.
