@@ -87,11 +87,7 @@ def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[H
       ValueError: the GraphDef is damaged; the message names the node.
     """
     index = graph if isinstance(graph, GraphIndex) else index_graph(graph)
-    sets = DisjointSet(range(index.num_ops))
-    merges: list[Merge] = []
-    for rule in RULES:
-        merges.extend(merge for merge in rule(index) if sets.merge(merge.op_a, merge.op_b))
-    return _merged(index, sets, merges, heuristics)
+    return _formed(index, (merge for rule in RULES for merge in rule(index)), heuristics)
 
 
 def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence[Heuristic]) -> Units:
@@ -103,13 +99,10 @@ def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence
         raise ValueError(
             f"unit_of_op has {len(unit_of_op)} entries, but the graph has {index.num_ops} ops; give one for each"
         )
-    sets = DisjointSet(range(index.num_ops))
     first_of_unit: dict[int, int] = {}
-    merges = []
-    for op, unit in enumerate(unit_of_op):
-        if sets.merge(first_of_unit.setdefault(int(unit), op), op):
-            merges.append(Merge(first_of_unit[int(unit)], op, "given", "they are given as one unit"))
-    return _merged(index, sets, merges, heuristics)
+    leaders = (first_of_unit.setdefault(unit, op) for op, unit in enumerate(unit_of_op.tolist()))
+    ties = (Merge(a, op, "given", "they are given as one unit") for op, a in enumerate(leaders) if a != op)
+    return _formed(index, ties, heuristics)
 
 
 def class_groups(index: GraphIndex) -> dict[int, int]:
@@ -121,21 +114,20 @@ def class_groups(index: GraphIndex) -> dict[int, int]:
     return {op: sets[op] for tie in ties for op in tie}
 
 
-def _merged(
-    index: GraphIndex, sets: DisjointSet, merges: list[Merge], heuristics: Sequence[Heuristic]
-) -> Units:
-    """Applies the heuristics in their order."""
-    units = _snapshot(sets, merges)
+def _formed(index: GraphIndex, ties: Iterable[Merge], heuristics: Sequence[Heuristic]) -> Units:
+    """Units by ties, then by each heuristic in turn."""
+    sets = DisjointSet(range(index.num_ops))
+    units = _joined(sets, (), ties)
     for heuristic in heuristics:
-        merges.extend(merge for merge in heuristic(index, units) if sets.merge(merge.op_a, merge.op_b))
-        units = _snapshot(sets, merges)
+        units = _joined(sets, units.merges, heuristic(index, units))
     return units
 
 
-def _snapshot(sets: DisjointSet, merges: list[Merge]) -> Units:
+def _joined(sets: DisjointSet, before: tuple[Merge, ...], merges: Iterable[Merge]) -> Units:
+    merged = tuple(merge for merge in merges if sets.merge(merge.op_a, merge.op_b))
     unit_of_root: dict[int, int] = {}
     units = [unit_of_root.setdefault(sets[op], len(unit_of_root)) for op in sets]
-    return Units(np.array(units, np.int32), tuple(merges))
+    return Units(np.array(units, np.int32), before + merged)
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:

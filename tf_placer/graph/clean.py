@@ -22,7 +22,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import (
     MAX_CLONED_BYTES,
     Program,
-    all_offsets,
     flat_tensor,
     fresh_name,
     functions_of,
@@ -396,7 +395,7 @@ class _Inliner:
                 f"which takes {len(arguments)}; the graph is damaged"
             )
         input_of = dict(zip(arguments, data, strict=True))
-        offsets = {node.name: output_offsets(node, self._library) for node in body.node_def}
+        offsets = output_offsets(body.node_def, self._library)
 
         def wired(text: str) -> str:
             """``arg``, ``node:output_arg:k`` or ``^node`` of the body, in the graph."""
@@ -478,7 +477,7 @@ def inline_in_functions(program: Program) -> Program:
         graph_def.node.extend(node_def_pb2.NodeDef(name=name, op="Placeholder") for name in arguments)
         graph_def.node.extend(function.node_def)
         keep_functions(library, graph_def)
-        offsets = all_offsets(function.node_def, graph_def.library)
+        offsets = output_offsets(function.node_def, functions_of(library))
         for node in graph_def.node:
             node.input[:] = [flat_tensor(text, offsets) for text in node.input]
         fetches = tuple(flat_tensor(function.ret[name], offsets) for name in results)

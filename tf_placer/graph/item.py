@@ -41,7 +41,6 @@ from tf_placer.graph.program import (
     function_names,
     functions_of,
     is_large,
-    with_nodes,
     without_large_constants,
     without_value,
 )
@@ -206,7 +205,10 @@ class Item:
         for node in cleaned.graph_def.node:
             if node.name in cleaned.without_value:
                 raise InputError(cleaned.without_value[node.name])
-        program = without_devices(cleaned)
+        graph_def = copy_of(cleaned.graph_def)
+        for node in all_nodes(graph_def):
+            node.device = ""
+        program = dataclasses.replace(cleaned, graph_def=graph_def)
         try:
             outputs = output_specs(program.graph_def)
         except InputError as error:
@@ -540,14 +542,6 @@ def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
     inside: dict[str, tuple[str, ...]] = {}
     requests = {node.name: _requests(node, library, inside) for node in program.graph_def.node}
     return {name: devices for name, devices in requests.items() if devices}
-
-
-def without_devices(program: Program) -> Program:
-    """Returns the program with no device on any node or function node."""
-    graph_def = with_nodes(program.graph_def, program.graph_def.node)
-    for node in all_nodes(graph_def):
-        node.device = ""
-    return dataclasses.replace(program, graph_def=graph_def)
 
 
 def _requests(

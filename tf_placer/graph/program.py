@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -236,7 +237,7 @@ def functions_in(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAtt
     return list(value.list.func) if kind == "list" else []
 
 
-def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
+def op_def(node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
     """Signature of a node: of the registered op, or of the function called by name."""
     if node.op in library:
         return library[node.op].signature
@@ -250,13 +251,14 @@ def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionD
 
 
 def output_offsets(
-    node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]
-) -> dict[str, int]:
-    """Returns the first flat output index of each named output of a node."""
-    offsets, offset = {}, 0
-    for argument in op_def(node, library).output_arg:
-        offsets[argument.name] = offset
-        offset += num_tensors(argument, node)
+    nodes: Iterable[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef]
+) -> dict[str, dict[str, int]]:
+    """Returns the first flat output index of each named output of each node."""
+    offsets: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        arguments = op_def(node, library).output_arg
+        first = itertools.accumulate((num_tensors(argument, node) for argument in arguments), initial=0)
+        offsets[node.name] = dict(zip((argument.name for argument in arguments), first, strict=False))
     return offsets
 
 
@@ -284,14 +286,6 @@ def nested_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
     return f"{name}:{output}:{position - offset}"
 
 
-def all_offsets(
-    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
-) -> dict[str, dict[str, int]]:
-    """Returns the ``output_offsets`` of each node."""
-    functions = functions_of(library)
-    return {node.name: output_offsets(node, functions) for node in nodes}
-
-
 def write_body(
     function: function_pb2.FunctionDef,
     graph_def: tf.compat.v1.GraphDef,
@@ -305,7 +299,7 @@ def write_body(
     ("node:i"); ``effects`` are nodes that must run for their side effects.
     """
     nodes = [node for node in graph_def.node if node.name not in argument_of]
-    offsets = all_offsets(nodes, graph_def.library)
+    offsets = output_offsets(nodes, functions_of(graph_def.library))
 
     def inside(text: str) -> str:
         is_control, name, _ = parse_input(text)

@@ -17,6 +17,7 @@ from tf_placer.base.files import Cache, user_cache_folder, write_atomically
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")
+_FOLDER = "workload_facts"  # of the cache
 _parsed = functools.cache(json.loads)  # a file is asked for each of its rows
 
 
@@ -83,16 +84,12 @@ def write_rows(rows: Mapping[str, Any], file: pathlib.Path) -> None:
 
 def kept_facts(name: str) -> WorkloadFacts | None:
     """Facts of a workload from the user's cache."""
-    return _cache().load(_key(name), _facts)
+    return Cache(user_cache_folder() / _FOLDER).load(_key(name), _facts)
 
 
 def keep_facts(name: str, facts: WorkloadFacts) -> None:
     """Keeps facts in the user's cache."""
-    _cache().save(_key(name), dataclasses.asdict(facts))
-
-
-def _cache() -> Cache:
-    return Cache(user_cache_folder() / "workload_facts")
+    Cache(user_cache_folder() / _FOLDER).save(_key(name), dataclasses.asdict(facts))
 
 
 def _key(name: str) -> dict[str, str]:
