@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, types_pb2
 
 from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, num_tensors, op_definition
-from tf_placer.base.arguments import InputError
+from tf_placer.base.arguments import InputError, named
 from tf_placer.graph.program import function_names, functions_of, returned_functions
 
 _Library = Mapping[str, function_pb2.FunctionDef]
@@ -117,10 +117,8 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
 
     _check_inputs(graph_def.node, producer, set(outputs))
     for function in library.values():
-        try:
+        with named(f"function {function.signature.name!r}"):
             _check_body(function, library)
-        except InputError as error:
-            raise InputError(f"function {function.signature.name!r}: {error}") from None
     check_calls(graph_def.node, library)
 
 
