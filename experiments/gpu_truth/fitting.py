@@ -49,9 +49,7 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
 # Parameters: a compute share for each class of convolution and product, memory shares for the rest.
 _MATRIX = (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
 _COMPUTE: tuple[WorkClass, ...] = tuple(one for one in WorkClass if one.kind in _MATRIX)
-_MEMORY: tuple[WorkClass, ...] = tuple(
-    one for one in formulas.MEMORY_SHARES if one is not WorkClass.STREAMING
-)
+_MEMORY: list[WorkClass] = [one for one in formulas.MEMORY_SHARES if one is not WorkClass.STREAMING]
 _KINDS = tuple(formulas.KIND_MEMORY_SHARES)  # have a memory share together
 _NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
 _PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row

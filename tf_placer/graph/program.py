@@ -358,7 +358,7 @@ def is_large(node: node_def_pb2.NodeDef) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """How the batch of a program was put in parts, and what of it is done again."""
+    """Parts of the batch of a program, and its ops that are done again or parked on the host."""
 
     fingerprint: str  # of the program that was split
     batch: int = 0  # examples of a step; 0 where the batch is whole
