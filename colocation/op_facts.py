@@ -6,6 +6,7 @@ written ``fact=value``. Lines of op types alone go on with the row above.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import heapq
@@ -165,8 +166,7 @@ def index_graph(graph_def: tf.compat.v1.GraphDef) -> GraphIndex:
     names = tuple(node.name for node in graph_def.node)
     id_of_name = {name: i for i, name in enumerate(names)}
     if len(id_of_name) != len(names):
-        seen: set[str] = set()
-        duplicate = next(n for n in names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
+        ((duplicate, _),) = collections.Counter(names).most_common(1)
         raise ValueError(f"two nodes of the graph are named {duplicate!r}; names must be unique")
     data, control = [], []
     for consumer, node in enumerate(graph_def.node):

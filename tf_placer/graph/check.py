@@ -65,10 +65,8 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
                     f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns "
                     f"{arity[1]}, expected {takes} and {returns}"
                 )
+    called = {name: _called(function.node_def, library) for name, function in library.items()}
     size: dict[str, int] = {}  # function -> its nodes with all calls written out
-
-    def nodes_of(nodes: Iterable[node_def_pb2.NodeDef]) -> int:
-        return sum(1 + sum(size[name] for name in function_names(node) if name in library) for node in nodes)
 
     def expand(name: str, callers: tuple[str, ...]) -> None:
         if name in size:
@@ -81,19 +79,21 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
             raise InputError(
                 f"function {name!r} is called through {len(callers)} others; at most {MAX_DEPTH} can be placed"
             )
-        for node in library[name].node_def:
-            for called in function_names(node):
-                if called in library:
-                    expand(called, (*callers, name))
-        size[name] = nodes_of(library[name].node_def)
+        for inner in called[name]:
+            expand(inner, (*callers, name))
+        size[name] = len(library[name].node_def) + sum(map(size.__getitem__, called[name]))
 
     for name in library:
         expand(name, ())
-    total = nodes_of(nodes)
+    total = len(nodes) + sum(map(size.__getitem__, _called(nodes, library)))
     if total > MAX_NODES:
         raise InputError(
             f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
         )
+
+
+def _called(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> list[str]:
+    return [name for node in nodes for name in function_names(node) if name in library]
 
 
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:

@@ -390,7 +390,6 @@ class Problem:
             has a cycle, ``unit_of_op`` leaves a number out, or no device is allowed for all ops of a unit.
         """
         given_cluster("cluster", cluster)
-        arguments.text("name", name, "give the name that reports call it by")
         arrays = {
             "compute_ns": compute_ns,
             "edges": edges,
