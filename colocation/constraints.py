@@ -28,7 +28,17 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
-from colocation.op_facts import ENTERS, EXITS, GraphIndex, having, op_definition, reached
+from colocation.op_facts import (
+    ENTERS,
+    EXITS,
+    GraphIndex,
+    attribute_of,
+    having,
+    is_compiled,
+    num_tensors,
+    op_definition,
+    reached,
+)
 
 _REF_OFFSET = types_pb2.DT_FLOAT_REF - types_pb2.DT_FLOAT  # DT_X_REF = DT_X + 100, for every X
 
@@ -72,25 +82,13 @@ def _types(node: tf.compat.v1.NodeDef, side: str) -> list[int]:
     definition = op_definition(node.op)
     if definition is None:
         raise ValueError(f"node {node.name!r} has op type {node.op!r}, which TensorFlow does not know")
-    defaults = {attr.name: attr.default_value for attr in definition.attr if attr.HasField("default_value")}
-
-    def attribute(name: str) -> tf.compat.v1.AttrValue:
-        # node.attr[name] would *insert* an absent key: the graph is read-only here.
-        if name in node.attr:
-            return node.attr[name]
-        if name in defaults:
-            return defaults[name]
-        raise ValueError(
-            f"node {node.name!r} ({node.op}) lacks the attribute {name!r}; the GraphDef is damaged"
-        )
-
     types: list[int] = []
     for arg in getattr(definition, side):
         if arg.type_list_attr:
-            of_arg = list(attribute(arg.type_list_attr).list.type)
+            of_arg = list(attribute_of(node, arg.type_list_attr).list.type)
         else:
-            dtype = arg.type if arg.type else attribute(arg.type_attr).type
-            of_arg = [dtype] * (attribute(arg.number_attr).i if arg.number_attr else 1)
+            dtype = arg.type or attribute_of(node, arg.type_attr).type
+            of_arg = [dtype] * num_tensors(arg, node)
         types.extend(t + _REF_OFFSET if arg.is_ref and t < _REF_OFFSET else t for t in of_arg)
     return types
 
@@ -210,16 +208,12 @@ Rule = Callable[[GraphIndex], Iterator[Merge]]
 def resource_edges(index: GraphIndex) -> Iterator[Merge]:
     """A resource handle stays in one device's resource manager: its users must be there."""
     # The body of a call that XLA must compile runs where the call is.
-    functions = {
-        function.signature.name
-        for function in index.graph_def.library.function
-        if "_XlaMustCompile" in function.attr and function.attr["_XlaMustCompile"].b
-    }
+    library = index.graph_def.library.function
+    functions = {function.signature.name for function in library if is_compiled(function)}
     compiled = {
         op
         for op, node in enumerate(index.graph_def.node)
-        if ("_XlaMustCompile" in node.attr and node.attr["_XlaMustCompile"].b)
-        or ("f" in node.attr and node.attr["f"].func.name in functions)
+        if is_compiled(node) or ("f" in node.attr and node.attr["f"].func.name in functions)
     }
     for producer, consumer, dtype in _special_inputs(index):
         exempt = index.op_types[consumer] in EXEMPT_OP_TYPES and consumer not in compiled

@@ -6,6 +6,7 @@ written ``fact=value``. Lines of op types alone go on with the row above.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import heapq
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import node_def_pb2, tensor_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2, tensor_pb2
 
 from colocation.tensorflow_internals import registered_op
 
@@ -144,6 +145,14 @@ class GraphIndex:
         return np.concatenate([self.data_edges[:, [0, 2]], self.control_edges])
 
     @functools.cached_property
+    def inputs(self) -> list[list[tuple[int, int]]]:
+        """[N] (producer, output) of each data input of each op, by position."""
+        inputs: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for producer, output, consumer, _ in self.data_edges.tolist():
+            inputs[consumer].append((producer, output))
+        return inputs
+
+    @functools.cached_property
     def consumers(self) -> list[list[int]]:
         """[N] ops that read an output of each op or wait for the op, data before control."""
         consumers: list[list[int]] = [[] for _ in self.names]
@@ -157,8 +166,7 @@ def index_graph(graph_def: tf.compat.v1.GraphDef) -> GraphIndex:
     names = tuple(node.name for node in graph_def.node)
     id_of_name = {name: i for i, name in enumerate(names)}
     if len(id_of_name) != len(names):
-        seen: set[str] = set()
-        duplicate = next(n for n in names if n in seen or seen.add(n))  # type: ignore[func-returns-value]
+        ((duplicate, _),) = collections.Counter(names).most_common(1)
         raise ValueError(f"two nodes of the graph are named {duplicate!r}; names must be unique")
     data, control = [], []
     for consumer, node in enumerate(graph_def.node):
@@ -200,6 +208,29 @@ def data_inputs(node: node_def_pb2.NodeDef) -> list[str]:
 def control_inputs(node: node_def_pb2.NodeDef) -> list[str]:
     """The ops that a node waits for and reads nothing of, each as ``^name``."""
     return [text for text in node.input if text.startswith("^")]
+
+
+def attribute_of(node: node_def_pb2.NodeDef, name: str) -> attr_value_pb2.AttrValue:
+    """An attribute of a node of a registered op, or its default; ValueError where there is neither."""
+    if name in node.attr:  # ``node.attr[name]`` would insert an absent one
+        return node.attr[name]
+    definition = op_definition(node.op)
+    for attribute in () if definition is None else definition.attr:
+        if attribute.name == name and attribute.HasField("default_value"):
+            return attribute.default_value
+    raise ValueError(f"node {node.name!r} ({node.op}) lacks the attribute {name!r}; the GraphDef is damaged")
+
+
+def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
+    """How many tensors an argument of a node's op stands for."""
+    if argument.type_list_attr:
+        return len(attribute_of(node, argument.type_list_attr).list.type)
+    return attribute_of(node, argument.number_attr).i if argument.number_attr else 1
+
+
+def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
+    """True if XLA must compile a call or a function (``jit_compile=True``)."""
+    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
 
 
 def new_node(

@@ -282,13 +282,8 @@ class WrappingFunction(Function):
         """Function that runs for such arguments; no tensor need have a value."""
         return self._of_concrete(self.unplaced.get_concrete_function(*args, **kwargs))
 
-    def get_initialization_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction:
-        """Initialization function of the wrapped function, for variables created by a call."""
-        return self.unplaced.get_initialization_function(*args, **kwargs)
-
-    def experimental_get_compiler_ir(self, *args: Any, **kwargs: Any) -> Callable:
-        """Compiler IR of the wrapped function."""
-        return self.unplaced.experimental_get_compiler_ir(*args, **kwargs)
+    get_initialization_function = property(lambda self: self.unplaced.get_initialization_function)
+    experimental_get_compiler_ir = property(lambda self: self.unplaced.experimental_get_compiler_ir)
 
     # What TensorFlow asks of a function that is saved, or that a module decorates.
 
@@ -302,8 +297,7 @@ class WrappingFunction(Function):
         concretes = self.unplaced._list_all_concrete_functions_for_serialization()
         return [self._of_concrete(concrete) for concrete in concretes]
 
-    def _decorate(self, decorator: Callable) -> None:
-        self.unplaced._decorate(decorator)
+    _decorate = property(lambda self: self.unplaced._decorate)
 
     def _clone(self, python_function: Callable | None) -> Function:
         # A strategy makes one function of all its replicas of this one.

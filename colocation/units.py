@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
+from scipy.cluster.hierarchy import DisjointSet
 
 from colocation.constraints import RULES, Merge, class_lists
-from colocation.op_facts import GraphIndex, having, index_graph, values
+from colocation.op_facts import GraphIndex, index_graph, values
 
-_METADATA_TYPES, _POOL_OF_GRADIENT = having("metadata"), values("pool")
+_POOL_OF_GRADIENT = values("pool")
 _V1_GRADIENT = re.compile(r"(?:^|/)gradients(?:_\d+)?/(?P<forward>.+?)_grad(?:/|$)")
 _TAPE_GRADIENT = re.compile(r"(?:^|/)gradient_tape(?:_\d+)?/(?P<path>.+)$")
 _UNIQUE_SUFFIX = re.compile(r"_\d+$")
@@ -28,64 +29,22 @@ _NUMBERED = re.compile(r"^(?P<base>.*?)(?:_(?P<number>\d+))?$", re.DOTALL)
 _GRADIENT = re.compile(r"(?:^|/)(?:gradients|gradient_tape)(?:_\d+)?/")
 
 
-class DisjointSet:
-    """Union by size with path halving: m operations take O(m α(n)) steps."""
-
-    def __init__(self, size: int) -> None:
-        self._parent = list(range(size))
-        self._size = [1] * size
-        self.steps = 0  # parent pointers followed so far, plus one for each call
-
-    def find(self, element: int) -> int:
-        """Returns the representative of the element's set."""
-        parent = self._parent
-        self.steps += 1
-        while parent[element] != element:
-            parent[element] = parent[parent[element]]
-            element = parent[element]
-            self.steps += 1
-        return element
-
-    def union(self, a: int, b: int) -> bool:
-        """Joins the sets of a and b; returns whether they were two sets before."""
-        root_a, root_b = self.find(a), self.find(b)
-        if root_a == root_b:
-            return False
-        if self._size[root_a] < self._size[root_b]:
-            root_a, root_b = root_b, root_a
-        self._parent[root_b] = root_a
-        self._size[root_a] += self._size[root_b]
-        return True
-
-    def labels(self) -> np.ndarray:
-        """[n] int32: sets numbered by their smallest element, from 0."""
-        label_of_root: dict[int, int] = {}
-        labels = np.empty(len(self._parent), np.int32)
-        for element in range(len(self._parent)):
-            labels[element] = label_of_root.setdefault(self.find(element), len(label_of_root))
-        return labels
-
-
 @dataclasses.dataclass(frozen=True)
 class Units:
     """A partition of the N ops of a graph into U units."""
 
     unit_of_op: np.ndarray  # [N] int32; units are numbered by their smallest op id
-    # [U + 1] int64; unit u's ops are ``member_op[member_offset[u]:member_offset[u + 1]]``
-    member_offset: np.ndarray
-    member_op: np.ndarray  # [N] int64, ascending within a unit
     # the N - U merges that made the units, in the order of the rules. A merge of two ops that were together
     # already is left out, so these are the edges of a forest.
     merges: tuple[Merge, ...]
-    union_find_steps: int  # work that the disjoint set did; linear in the graph
 
     @property
     def num_units(self) -> int:
-        return len(self.member_offset) - 1
+        return int(self.unit_of_op.max(initial=-1)) + 1
 
     def members(self, unit: int) -> np.ndarray:
         """Returns the unit's op ids, ascending."""
-        return self.member_op[self.member_offset[unit] : self.member_offset[unit + 1]]
+        return np.flatnonzero(self.unit_of_op == unit)
 
     def why(self, op_a: int, op_b: int) -> tuple[Merge, ...]:
         """Explains why two ops share a unit; ValueError if they do not.
@@ -128,11 +87,7 @@ def form_units(graph: tf.compat.v1.GraphDef | GraphIndex, heuristics: Sequence[H
       ValueError: the GraphDef is damaged; the message names the node.
     """
     index = graph if isinstance(graph, GraphIndex) else index_graph(graph)
-    sets = DisjointSet(index.num_ops)
-    merges: list[Merge] = []
-    for rule in RULES:
-        merges.extend(merge for merge in rule(index) if sets.union(merge.op_a, merge.op_b))
-    return _merged(index, sets, merges, heuristics)
+    return _formed(index, (merge for rule in RULES for merge in rule(index)), heuristics)
 
 
 def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence[Heuristic]) -> Units:
@@ -144,46 +99,35 @@ def extend_units(index: GraphIndex, unit_of_op: np.ndarray, heuristics: Sequence
         raise ValueError(
             f"unit_of_op has {len(unit_of_op)} entries, but the graph has {index.num_ops} ops; give one for each"
         )
-    sets = DisjointSet(index.num_ops)
     first_of_unit: dict[int, int] = {}
-    merges = []
-    for op, unit in enumerate(unit_of_op):
-        if sets.union(first_of_unit.setdefault(int(unit), op), op):
-            merges.append(Merge(first_of_unit[int(unit)], op, "given", "they are given as one unit"))
-    return _merged(index, sets, merges, heuristics)
+    leaders = (first_of_unit.setdefault(unit, op) for op, unit in enumerate(unit_of_op.tolist()))
+    ties = (Merge(a, op, "given", "they are given as one unit") for op, a in enumerate(leaders) if a != op)
+    return _formed(index, ties, heuristics)
 
 
 def class_groups(index: GraphIndex) -> dict[int, int]:
     """Op -> an op of its group, of the ops that share a device by ``_class``."""
-    sets = DisjointSet(index.num_ops)
+    sets = DisjointSet(range(index.num_ops))
     ties = [(merge.op_a, merge.op_b) for merge in class_lists(index)]
     for tie in ties:
-        sets.union(*tie)
-    return {op: sets.find(op) for tie in ties for op in tie}
+        sets.merge(*tie)
+    return {op: sets[op] for tie in ties for op in tie}
 
 
-def _merged(
-    index: GraphIndex, sets: DisjointSet, merges: list[Merge], heuristics: Sequence[Heuristic]
-) -> Units:
-    """Applies the heuristics in their order."""
-    units = _snapshot(sets, merges)
+def _formed(index: GraphIndex, ties: Iterable[Merge], heuristics: Sequence[Heuristic]) -> Units:
+    """Units by ties, then by each heuristic in turn."""
+    sets = DisjointSet(range(index.num_ops))
+    units = _joined(sets, (), ties)
     for heuristic in heuristics:
-        merges.extend(merge for merge in heuristic(index, units) if sets.union(merge.op_a, merge.op_b))
-        units = _snapshot(sets, merges)
+        units = _joined(sets, units.merges, heuristic(index, units))
     return units
 
 
-def _snapshot(sets: DisjointSet, merges: list[Merge]) -> Units:
-    unit_of_op = sets.labels()
-    num_units = int(unit_of_op.max()) + 1 if len(unit_of_op) else 0
-    sizes = np.bincount(unit_of_op, minlength=num_units)
-    return Units(
-        unit_of_op=unit_of_op,
-        member_offset=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        member_op=np.argsort(unit_of_op, kind="stable"),
-        merges=tuple(merges),
-        union_find_steps=sets.steps,
-    )
+def _joined(sets: DisjointSet, before: tuple[Merge, ...], merges: Iterable[Merge]) -> Units:
+    merged = tuple(merge for merge in merges if sets.merge(merge.op_a, merge.op_b))
+    unit_of_root: dict[int, int] = {}
+    units = [unit_of_root.setdefault(sets[op], len(unit_of_root)) for op in sets]
+    return Units(np.array(units, np.int32), before + merged)
 
 
 def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
@@ -206,41 +150,29 @@ def default_groups(index: GraphIndex, units: Units) -> Iterator[Merge]:
             yield Merge(forward, op, "default_groups", reason)
 
 
-def single_consumer(
-    *,
-    follow_control_edges: bool = False,
-    recursive: bool = True,
-    weight_of_op: np.ndarray | None = None,
-    most: float = math.inf,
-) -> Heuristic:
+def single_consumer(*, weight_of_op: np.ndarray | None = None, most: float = math.inf) -> Heuristic:
     """Makes the rule "if Y alone consumes the output of X, X and Y share a device" (ColocRL rule 2).
 
+    Groups are treated as ops until nothing merges, as the paper says. **A graph with one sink then becomes one unit**
+    (the last op before the sink has no other consumer, and so on backwards); a training step does not, its variable
+    updates are sinks. Waiting for X is not consuming it.
+
     Args:
-      follow_control_edges: whether waiting for X counts as consuming it.
-      recursive: treat groups as ops until nothing merges, as the paper says. **A graph with one
-        sink then becomes one unit** (the last op before the sink has no other consumer, and
-        so on backwards); a training step does not, its variable updates are sinks. False
-        asks only once, about the units as they were given.
       weight_of_op: [N] what ``most`` is about, such as each op's time; without, how many ops.
-      most: two groups whose weights add up to more stay apart, for graphs with one sink. Recursive only.
+      most: two groups whose weights add up to more stay apart, for graphs with one sink.
     """
 
     def merge_single_consumers(index: GraphIndex, units: Units) -> Iterator[Merge]:
-        edges = index.edges if follow_control_edges else index.data_edges[:, [0, 2]]
         successors: list[set[int]] = [set() for _ in range(units.num_units)]
         predecessors: list[set[int]] = [set() for _ in range(units.num_units)]
-        for producer, consumer in units.unit_of_op[edges].tolist():
+        for producer, consumer in units.unit_of_op[index.data_edges[:, [0, 2]]].tolist():
             if producer != consumer:
                 successors[producer].add(consumer)
                 predecessors[consumer].add(producer)
         weight = np.bincount(units.unit_of_op, weight_of_op, minlength=units.num_units).tolist()
-        pairs = (
-            _contract(successors, predecessors, weight, most)
-            if recursive
-            else ((unit, min(consumers)) for unit, consumers in enumerate(successors) if len(consumers) == 1)
-        )
-        for unit, consumer in pairs:
-            op_a, op_b = int(units.members(unit)[0]), int(units.members(consumer)[0])
+        first_op = np.unique(units.unit_of_op, return_index=True)[1].tolist()
+        for unit, consumer in _contract(successors, predecessors, weight, most):
+            op_a, op_b = first_op[unit], first_op[consumer]
             reason = f"the group of {index.names[op_b]} alone consumes that of {index.names[op_a]}"
             yield Merge(op_a, op_b, "single_consumer", reason)
 
@@ -324,19 +256,6 @@ def attach_pools(index: GraphIndex, units: Units) -> Iterator[Merge]:
     for gradient, pool in paired_pools(index).items():
         reason = f"{index.names[gradient]} has a CPU kernel for its layout only next to {index.names[pool]}"
         yield Merge(pool, gradient, "attach_pools", reason)
-
-
-def attach_metadata(index: GraphIndex, units: Units) -> Iterator[Merge]:
-    """Ties ``Shape``, ``ShapeN``, ``Size`` and ``Rank`` to their (first) producer.
-
-    They read a shape and not the data; elsewhere the whole tensor would travel for it. The Placer
-    does the same for such an op without a device.
-    """
-    del units  # the rule is about ops
-    for producer, _, consumer, position in index.data_edges.tolist():
-        if position == 0 and index.op_types[consumer] in _METADATA_TYPES:
-            reason = f"{index.names[consumer]} only asks for the shape of {index.names[producer]}"
-            yield Merge(producer, consumer, "attach_metadata", reason)
 
 
 def _forward_op(name: str, index: GraphIndex, first_of_scope: dict[str, int]) -> int | None:

@@ -41,7 +41,6 @@ from tf_placer.planners.plain import RandomBlocks, single_device_placements
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 from tf_placer.runtime.graph_program import GraphProgram
-from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.search import methods
 from tf_placer.search.methods import configured
 from tf_placer.search.round import Context, Round, Run
@@ -171,7 +170,7 @@ def study(name: str, cache: Cache) -> dict:
     profiled_s = tf_placer.SimulatedEvaluator(problem).evaluate(rows).runtime_s
 
     traffic = traffic_item()
-    crossing = traffic_problem(traffic, cluster, RuntimeConfig(), cache)
+    crossing = traffic_problem(traffic, cluster, cache)
     crossing_rows = traffic_placements(crossing)
     with RuntimeEvaluator(item, problem) as evaluator, RuntimeEvaluator(traffic, crossing) as other:
         measured = measure(evaluator, rows, profiled_s, list(map(other.program, crossing_rows)))

@@ -32,7 +32,7 @@ from experiments.gpu_truth.rows import Row, read_rows
 from experiments.main_program import run_program
 from experiments.studies.formats import header, line
 from tf_placer.cluster.device import device_of_model
-from tf_placer.costs import shares
+from tf_placer.costs import formulas
 
 _QUICK = flags.DEFINE_bool("quick", False, "Leave out sources only, not GPUs.")
 
@@ -57,7 +57,7 @@ def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str
     """What is found for GPUs before the shares."""
     yield from header("GPU", "streaming share", "in shares.toml")
     for model, share in streaming_shares(kernels).items():
-        yield line(model, f"{share:.2f}", f"{shares.GPU_MODELS[model].streaming:.2f}")
+        yield line(model, f"{share:.2f}", f"{formulas.GPU_MODELS[model].streaming:.2f}")
     yield ""
     found = kepler_compute(rows)
     of_each = ", ".join(f"{model} {share:.2f}" for model, share in found.items())
@@ -65,7 +65,7 @@ def gpu_lines(rows: Sequence[Row], kernels: Sequence[KernelRow]) -> Iterator[str
     in_sessions = sum(row.what == "conv_layer" for row in rows)
     yield (
         f"Kepler's compute share: {mean:.2f} ({of_each}; from {in_sessions} rows); "
-        f"in shares.toml {shares.KEPLER_COMPUTE:.2f}"
+        f"in shares.toml {formulas.GPU_MODELS['k40'].compute:.2f}"
     )
     used_ns = device_of_model("generic_gpu").dispatch_ns
     yield f"Time to start a kernel: {dispatch_ns(rows):,} ns; in models.toml {used_ns:,} ns"

@@ -114,7 +114,8 @@ def audited() -> list[str]:
             with open_program(workers.target, build_program(item, graph_def), config.deadline_s) as loaded:
                 loaded.step()
                 traces = [loaded.traced_step() for _ in range(_TRACED_STEPS)]
-            shares = [executed_order(pairs, trace, names).share for trace in traces]
+            orders = [executed_order(pairs, trace, names) for trace in traces]
+            shares = [order.in_order / max(order.in_order + len(order.broken), 1) for order in orders]
             lines.append(line(told, str(len(pairs)), f"{min(shares):.0%}"))
     return lines
 

@@ -11,7 +11,7 @@ import scipy.optimize
 
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
 from tf_placer.cluster.device import Device, device_of_model
-from tf_placer.costs import shares
+from tf_placer.costs import formulas
 from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.formulas import Kind, Work, WorkClass
 
@@ -49,8 +49,8 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
 # Parameters: a compute share for each class of convolution and product, memory shares for the rest.
 _MATRIX = (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)
 _COMPUTE: tuple[WorkClass, ...] = tuple(one for one in WorkClass if one.kind in _MATRIX)
-_MEMORY: tuple[WorkClass, ...] = tuple(one for one in shares.MEMORY_SHARES if one is not WorkClass.STREAMING)
-_KINDS = tuple(shares.KIND_MEMORY_SHARES)  # have a memory share together
+_MEMORY: list[WorkClass] = [one for one in formulas.MEMORY_SHARES if one is not WorkClass.STREAMING]
+_KINDS = tuple(formulas.KIND_MEMORY_SHARES)  # have a memory share together
 _NUM_PARAMETERS = len(_COMPUTE) + len(_MEMORY) + len(_KINDS)
 _PRIOR_SHARE, _PRIOR_WEIGHT = 0.6, 0.5  # a class of few rows is drawn to 0.6 by as much as half a row
 _STRAY = 0.5  # of ln(time): rows that are further off count linearly (Huber)
@@ -72,12 +72,12 @@ class Shares:
 
 def current_shares() -> Shares:
     """The constants that the cost model has."""
-    compute = dict(shares.PRODUCT_SHARES)
-    for family, values in shares.CONVOLUTION_SHARES.items():
-        for direction, value in zip(shares.DIRECTIONS, values, strict=True):
+    compute = dict(formulas.PRODUCT_SHARES)
+    for family, values in formulas.CONVOLUTION_SHARES.items():
+        for direction, value in zip(formulas.DIRECTIONS, values, strict=True):
             compute[WorkClass[f"CONVOLUTION_{family}{direction}"]] = value
-    memory = {one: shares.MEMORY_SHARES[one] for one in _MEMORY}
-    return Shares(compute, memory, shares.KIND_MEMORY_SHARES)
+    memory = {one: formulas.MEMORY_SHARES[one] for one in _MEMORY}
+    return Shares(compute, memory, formulas.KIND_MEMORY_SHARES)
 
 
 class _Design:
@@ -91,17 +91,17 @@ class _Design:
         for position, one in enumerate(rows):
             device = one.row.device
             assert device is not None
-            gpu = shares.GPU_MODELS[device.model]
+            gpu = formulas.GPU_MODELS[device.model]
             for work in one.works:
                 row_of.append(position)
                 waves = gpu.multiprocessors / work.tiles if work.tiles else 0.0
                 is_matrix = work.work_class in compute_of
                 compute.append(compute_of.get(work.work_class, -1))
                 memory.append(memory_of.get(work.work_class.kind if is_matrix else work.work_class, -1))
-                flops = work.flops * (1 + waves) / (gpu.compute if is_matrix else shares.VECTOR_SHARE)
+                flops = work.flops * (1 + waves) / (gpu.compute if is_matrix else formulas.VECTOR_SHARE)
                 compute_s.append(flops / device.peak_flops)
                 memory_s.append(work.num_bytes / (device.memory_bytes_per_s * gpu.streaming))
-                launch_s.append(shares.LAUNCHES * device.launch_ns / 1e9)
+                launch_s.append(formulas.LAUNCHES * device.launch_ns / 1e9)
             floor_s.append(device.dispatch_ns / 1e9 if one.row.is_fed_by_framework else 0.0)
         self._row_of, self._compute, self._memory = (np.array(a, np.int64) for a in (row_of, compute, memory))
         self._compute_s, self._memory_s, self._launch_s = map(np.array, (compute_s, memory_s, launch_s))
@@ -127,7 +127,7 @@ class _Design:
         found = np.zeros(len(known))
         for of, one_s in ((self._compute, compute_s), (self._memory, memory_s)):
             share = np.divide(one_s, kernel_s, out=np.zeros_like(one_s), where=kernel_s > 0)
-            np.subtract.at(found, of, weight * share**shares.POWER)
+            np.subtract.at(found, of, weight * share**formulas.POWER)
         return found[:-1]
 
     def _by_row(self, of_kernels: np.ndarray) -> np.ndarray:
@@ -170,7 +170,7 @@ def streaming_shares(rows: Sequence[KernelRow]) -> dict[str, float]:
         if one.row.what != "elementwise" or device is None:
             continue
         if work.num_bytes > _LARGE_S * device.memory_bytes_per_s:
-            kernel_s = one.row.measured_s - shares.LAUNCHES * device.launch_ns / 1e9
+            kernel_s = one.row.measured_s - formulas.LAUNCHES * device.launch_ns / 1e9
             found.setdefault(device.model, []).append(work.num_bytes / (device.memory_bytes_per_s * kernel_s))
     return {model: float(np.median(values)) for model, values in found.items()}
 

@@ -7,7 +7,6 @@ import tensorflow as tf
 from colocation.op_facts import index_graph
 from colocation.units import (
     attach_constants,
-    attach_metadata,
     attach_pools,
     default_groups,
     form_units,
@@ -28,13 +27,11 @@ def test_single_consumer_treats_groups_as_ops():
     # b and c have d alone, then a has the group of d alone.
     index = graph("a", "b a", "c a", "d b c")
     assert groups(index, single_consumer()) == sets("a b c d")
-    assert groups(index, single_consumer(recursive=False)) == sets("a", "b c d")
 
 
 def test_single_consumer_and_control_edges():
     index = graph("a", "b a", "c ^a")
     assert groups(index, single_consumer()) == sets("a b", "c")
-    assert groups(index, single_consumer(follow_control_edges=True)) == sets("a", "b", "c")
 
 
 def naive_contraction(num_ops: int, edges: list[tuple[int, int]]) -> np.ndarray:
@@ -145,11 +142,6 @@ def test_attach_constants():
     # Two readers in one unit are one reader.
     tied = graph("two:Const", "p/a two", "p/b two")
     assert groups(tied, name_scope("p/"), attach_constants) == sets("two p/a p/b")
-
-
-def test_attach_metadata():
-    index = graph("x", "shape:Shape x", "y:Reshape x shape")
-    assert groups(index, attach_metadata) == sets("x shape", "y")
 
 
 def test_heuristics_only_add_to_the_hard_units():

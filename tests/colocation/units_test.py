@@ -1,4 +1,4 @@
-"""Units: partition, numbering, explanations, linear work; and the sets, indices, frames and calls that they rest on."""
+"""Units: partition, numbering, explanations; and the indices, frames and calls that they rest on."""
 
 from collections.abc import Callable, Iterator
 
@@ -10,7 +10,6 @@ from tensorflow.core.framework import types_pb2
 from colocation.constraints import RULES, Merge, outermost_loops
 from colocation.op_facts import GraphIndex, index_graph, topological_order
 from colocation.units import (
-    DisjointSet,
     attach_constants,
     default_groups,
     extend_units,
@@ -46,7 +45,7 @@ def test_units_are_numbered_by_their_smallest_op():
     assert units.unit_of_op.dtype == np.int32
     assert units.num_units == 4
     np.testing.assert_array_equal(units.members(0), [0, 1, 3])
-    np.testing.assert_array_equal(np.diff(units.member_offset), [3, 1, 3, 1])
+    np.testing.assert_array_equal(np.bincount(units.unit_of_op), [3, 1, 3, 1])
 
 
 def test_empty_graph_and_one_op():
@@ -91,22 +90,13 @@ def test_why_gives_the_chain():
 @pytest.mark.parametrize("seed", range(10))
 def test_why_is_a_path_for_every_pair_of_the_largest_unit(seed):
     units = form_units(random_graph(seed).graph_def)
-    members = units.members(int(np.argmax(np.diff(units.member_offset)))).tolist()
+    members = units.members(int(np.argmax(np.bincount(units.unit_of_op)))).tolist()
     for target in members:
         at = members[0]
         for merge in units.why(at, target):
             assert at in (merge.op_a, merge.op_b), f"seed {seed}"
             at = merge.op_b if at == merge.op_a else merge.op_a
         assert at == target, f"seed {seed}"
-
-
-@pytest.mark.medium
-def test_work_is_linear_up_to_100k_ops():
-    steps = {n: form_units(chain_of_variables(n // 4)).union_find_steps / n for n in (1_000, 10_000, 100_000)}
-    # For 4 ops: two unions of two finds, four labels: 8 finds, and a step more for each that is
-    # no root yet or any more, at most one a find: between 2 and 4 steps an op at every size.
-    assert all(2.0 <= per_op <= 4.0 for per_op in steps.values()), steps
-    assert steps[100_000] == pytest.approx(steps[1_000], rel=0.01)
 
 
 def test_input_is_left_alone():
@@ -128,54 +118,6 @@ def test_units_that_are_there_are_extended_and_never_split():
         ValueError, match="unit_of_op has 11 entries, but the graph has 12 ops; give one for each"
     ):
         extend_units(index, given[1:], [])
-
-
-def test_union_reports_whether_it_joined():
-    sets = DisjointSet(3)
-    assert sets.union(0, 2)
-    assert not sets.union(2, 0)
-    assert sets.find(0) == sets.find(2) != sets.find(1)
-
-
-def test_labels_follow_the_smallest_element():
-    sets = DisjointSet(5)
-    sets.union(4, 1)
-    sets.union(3, 0)
-    # {0, 3}, {1, 4}, {2}: smallest elements 0, 1, 2.
-    np.testing.assert_array_equal(sets.labels(), [0, 1, 2, 0, 1])
-
-
-def test_empty():
-    assert DisjointSet(0).labels().shape == (0,)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_equals_naive_partition(seed):
-    rng = np.random.default_rng(seed)
-    size = int(rng.integers(1, 40))
-    sets, naive = DisjointSet(size), [{i} for i in range(size)]
-    for a, b in rng.integers(size, size=(size, 2)).tolist():
-        assert sets.union(a, b) == (naive[a] is not naive[b])
-        joined = naive[a] | naive[b]
-        for element in joined:
-            naive[element] = joined
-    labels = sets.labels()
-    for a in range(size):
-        for b in range(size):
-            assert (labels[a] == labels[b]) == (b in naive[a]), f"seed {seed}: {a}, {b}"
-
-
-def test_steps_grow_linearly_on_a_chain():
-    def steps_per_element(size: int) -> float:
-        sets = DisjointSet(size)
-        for i in range(size - 1):
-            sets.union(i, i + 1)
-        sets.labels()
-        return sets.steps / size
-
-    # Each find is at least one step: 2 a union and 1 a label. Path halving keeps the rest constant.
-    assert 3 - 1e-2 <= steps_per_element(1_000) <= 6
-    assert steps_per_element(100_000) <= 1.1 * steps_per_element(1_000)
 
 
 SIZE = 100
@@ -253,11 +195,6 @@ def test_a_rule_yields_no_more_merges_than_there_are_ops_and_edges(rule):
 def test_a_rule_that_pairs_what_meets_in_a_name_would_be_found():
     with pytest.raises(AssertionError, match="4950 merges of"):
         check_linear(pairs_of_one_class)
-
-
-def test_union_find_work_is_linear_where_many_ops_meet():
-    steps = [form_units(crowd(size), [attach_constants]).union_find_steps for size in (SIZE, 2 * SIZE)]
-    assert steps[1] == pytest.approx(2 * steps[0], rel=0.02)
 
 
 def test_all_that_meets_is_one_unit():
@@ -352,7 +289,7 @@ def test_a_scope_that_was_unrolled_by_tensorflow():
                 state = tf.tanh(tf.matmul(state, state) + tf.matmul(state, state))
     index = traced.as_graph_def()
     units = form_units(index, [unrolled_calls(r"/step/")])
-    assert sorted(np.diff(units.member_offset)) == [1, 4, 4, 4]  # two products, their sum and its tanh
+    assert sorted(np.bincount(units.unit_of_op)) == [1, 4, 4, 4]  # two products, their sum and its tanh
 
 
 def test_no_expression_is_refused():

@@ -435,7 +435,11 @@ BUGS: dict[str, Bug] = {
         "in a body every named output is taken for the op's first",
         clean,
         "output_offsets",
-        lambda right: lambda node, library: dict.fromkeys(right(node, library), 0),
+        lambda right: (
+            lambda nodes, library: {
+                name: dict.fromkeys(offsets, 0) for name, offsets in right(nodes, library).items()
+            }
+        ),
     ),
     "classes_not_renamed": Bug(
         "`_class` of an inlined body names the body's own ops",

@@ -44,6 +44,7 @@ SIZES_BYTES = tuple(1 << power for power in range(10, 27, 2))  # 1 KB to 64 MB
 _FEW_HOPS, _HOPS, _MANY_HOPS = 2, 8, 32
 _WORK = 200  # rows of a matrix: its product takes some 0.2 ms
 _DEADLINE_S = 120.0
+_CONFIG = RuntimeConfig()  # of the steps that are timed
 # Least room upward for the factor on the ends' work, even if that explains all of the transfer time.
 _LEAST_LATENCY_NS = 20_000
 # Names that measurements are kept under; the number changes when the measurement or its meaning does.
@@ -90,9 +91,7 @@ class OpTimes:
     unmeasured: tuple[str, ...]  # ops without a trace, which the runtime folded or never ran: they are free
 
 
-def measure_op_times(
-    timed: Workers, traced: Workers, item: Item, placed: tf.compat.v1.GraphDef, config: RuntimeConfig
-) -> OpTimes:
+def measure_op_times(timed: Workers, traced: Workers, item: Item, placed: tf.compat.v1.GraphDef) -> OpTimes:
     """Runs a program whose ops are all on one device, untraced and traced.
 
     A traced step takes longer than an untraced one by a few microseconds an op, and an untraced one longer than
@@ -106,20 +105,20 @@ def measure_op_times(
     names = set(item.index.names)
 
     def run(target: str) -> list[float]:
-        with open_program(target, program, config.deadline_s) as loaded:
-            return time_steps(loaded.step, config)
+        with open_program(target, program, _CONFIG.deadline_s) as loaded:
+            return time_steps(loaded.step, _CONFIG)
 
     def trace(target: str) -> list[dict[str, int]]:
-        with open_program(target, program, config.deadline_s) as loaded:
-            for _ in range(config.warmup_steps):
+        with open_program(target, program, _CONFIG.deadline_s) as loaded:
+            for _ in range(_CONFIG.warmup_steps):
                 loaded.step()
             return [op_times_ns(loaded.traced_step(), names) for _ in range(_TRACED_STEPS)]
 
     timed.start()
-    step_s = run_watched(timed, config.deadline_s, functools.partial(run, timed.target))
+    step_s = run_watched(timed, _CONFIG.deadline_s, functools.partial(run, timed.target))
     traced.start()
-    traces = run_watched(traced, config.deadline_s, functools.partial(trace, traced.target))
-    return corrected(median_times_ns(traces), reported_s(step_s, config)[0], item.index.names)
+    traces = run_watched(traced, _CONFIG.deadline_s, functools.partial(trace, traced.target))
+    return corrected(median_times_ns(traces), reported_s(step_s, _CONFIG)[0], item.index.names)
 
 
 def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:
@@ -281,9 +280,7 @@ class Profile:
     traffic: Traffic | None  # what many tensors cost among other work; None for a single worker
 
 
-def profile(
-    item: Item, problem: Problem, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
-) -> Profile:
+def profile(item: Item, problem: Problem, cache: Cache | None = None) -> Profile:
     """Measures a program on one device of each model of a live problem, unless measurements are kept.
 
     Costs of transfers are measured once for a machine, with synthetic programs.
@@ -294,29 +291,27 @@ def profile(
       RaceFailed: the traffic program does not run.
     """
     cache = cache or Cache()
-    op_times = _op_times(item, problem, config, cache)
+    op_times = _op_times(item, problem, cache)
     pair = _two_workers(problem.cluster)
     if pair is None:
         return Profile(op_times, None, None)
-    pair_times = _pair_times(pair, config, cache)
+    pair_times = _pair_times(pair, cache)
 
     def measure() -> Traffic:
         synthetic = traffic_item()
-        return measure_traffic(synthetic, traffic_problem(synthetic, pair, config, cache), config)
+        return measure_traffic(synthetic, traffic_problem(synthetic, pair, cache))
 
-    return Profile(op_times, pair_times, _kept(cache, _traffic_key(pair, config), Traffic, measure))
+    return Profile(op_times, pair_times, _kept(cache, _traffic_key(pair), Traffic, measure))
 
 
-def awaited_s(
-    item: Item, cluster: Cluster, config: RuntimeConfig = RuntimeConfig(), cache: Cache | None = None
-) -> float:
+def awaited_s(item: Item, cluster: Cluster, cache: Cache | None = None) -> float:
     """Expected seconds of ``profile``: 0 where all measurements are kept."""
     cache, durations = cache or Cache(), Durations()
-    graph = item.fingerprint
-    keys = [_key(_OPS, cluster, config, position, graph=graph) for position in _one_of_each_model(cluster)]
+    positions = _one_of_each_model(cluster)
+    keys = [_key(_OPS, cluster, position, graph=item.fingerprint) for position in positions]
     pair = _two_workers(cluster)
     if pair is not None:
-        keys += [_key(_PAIR, pair, config), _traffic_key(pair, config)]
+        keys += [_key(_PAIR, pair), _traffic_key(pair)]
     phases = [_PHASES[key["kind"]] for key in keys if cache.load(key, lambda value: True) is None]
     return sum(durations.of(phase, _PROFILING_S[phase]) for phase in phases)
 
@@ -331,16 +326,16 @@ def calibrated(problem: Problem, measured: Profile) -> Problem:
     return _with_costs(problem, measured.op_times, cluster)
 
 
-def traffic_problem(item: Item, pair: Cluster, config: RuntimeConfig, cache: Cache) -> Problem:
+def traffic_problem(item: Item, pair: Cluster, cache: Cache) -> Problem:
     """The traffic program on two live workers, its ops profiled and its links from hops: what traffic is fitted to."""
     problem = analytic_problem(item, pair)
-    cluster = _with_pair_times(pair, _pair_times(pair, config, cache))
-    return _with_costs(problem, _op_times(item, problem, config, cache), cluster)
+    cluster = _with_pair_times(pair, _pair_times(pair, cache))
+    return _with_costs(problem, _op_times(item, problem, cache), cluster)
 
 
-def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache) -> dict[str, OpTimes]:
+def _op_times(item: Item, problem: Problem, cache: Cache) -> dict[str, OpTimes]:
     op_times = {}
-    timed = workers_of(problem.cluster, config.inter_op_threads)
+    timed = workers_of(problem.cluster, _CONFIG.inter_op_threads)
     # One op at a time: two ops that share a core would each be charged with the other's time.
     traced = workers_of(problem.cluster, inter_op_threads=1)
     with contextlib.closing(timed), contextlib.closing(traced):
@@ -348,19 +343,19 @@ def _op_times(item: Item, problem: Problem, config: RuntimeConfig, cache: Cache)
 
             def measure(position: int = position) -> OpTimes:
                 placed = rewrite(item, Placement(problem, problem.everything_on(position)))
-                return measure_op_times(timed, traced, item, placed, config)
+                return measure_op_times(timed, traced, item, placed)
 
-            key = _key(_OPS, problem.cluster, config, position, graph=item.fingerprint)
+            key = _key(_OPS, problem.cluster, position, graph=item.fingerprint)
             op_times[problem.cluster.devices[position].model] = _kept(cache, key, OpTimes, measure)
     return op_times
 
 
-def _pair_times(pair: Cluster, config: RuntimeConfig, cache: Cache) -> PairTimes:
+def _pair_times(pair: Cluster, cache: Cache) -> PairTimes:
     def measure() -> PairTimes:
-        with contextlib.closing(workers_of(pair, config.inter_op_threads)) as senders:
+        with contextlib.closing(workers_of(pair, _CONFIG.inter_op_threads)) as senders:
             return measure_pair(senders, [device.name for device in pair.devices])
 
-    return _kept(cache, _key(_PAIR, pair, config), PairTimes, measure)
+    return _kept(cache, _key(_PAIR, pair), PairTimes, measure)
 
 
 def _kept(cache: Cache, key: dict[str, str], kind: type[_Times], measure: Callable[[], _Times]) -> _Times:
@@ -373,14 +368,12 @@ def _kept(cache: Cache, key: dict[str, str], kind: type[_Times], measure: Callab
     return times
 
 
-def _traffic_key(pair: Cluster, config: RuntimeConfig) -> dict[str, str]:
+def _traffic_key(pair: Cluster) -> dict[str, str]:
     # The links are fitted so that *this* simulator is right with them.
-    return _key(_TRAFFIC, pair, config, simulator=library_name())
+    return _key(_TRAFFIC, pair, simulator=library_name())
 
 
-def _key(
-    kind: str, cluster: Cluster, config: RuntimeConfig, position: int = 0, **conditions: str
-) -> dict[str, str]:
+def _key(kind: str, cluster: Cluster, position: int = 0, **conditions: str) -> dict[str, str]:
     """Conditions of a time on a device that measurements of a kind are kept under."""
     device = cluster.devices[position]
     with open("/proc/cpuinfo", encoding="ascii") as lines:
@@ -388,7 +381,7 @@ def _key(
     return {
         "kind": kind,
         **conditions,
-        "inter_op_threads": str(config.inter_op_threads),
+        "inter_op_threads": str(_CONFIG.inter_op_threads),
         "device": device.model,
         "address": device.address,  # of a server elsewhere, whose processor is unknown
         "processor": names[0] if names else platform.machine(),

@@ -17,7 +17,6 @@ from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
-from tf_placer.runtime.timing import RuntimeConfig
 
 _MAX_STEPS = 30
 _RELATIVE_STEP = 0.05  # of derivatives; a smaller one shows little but single ops that change places
@@ -164,10 +163,10 @@ def traffic_placements(problem: Problem) -> np.ndarray:
     return np.concatenate([[problem.everything_on(0)], cuts, chains, drawn[:_RANDOM]]).astype(np.int32)
 
 
-def measure_traffic(item: Item, problem: Problem, config: RuntimeConfig) -> Traffic:
+def measure_traffic(item: Item, problem: Problem) -> Traffic:
     """Runs the traffic program in many placements and fits the links of its problem to their step times."""
     rows = traffic_placements(problem)
-    with RuntimeEvaluator(item, problem, config) as evaluator:
+    with RuntimeEvaluator(item, problem) as evaluator:
         times = evaluator.race(rows, _ROUNDS, confidence=1.0)
     return fit_traffic(problem, rows, np.array([np.median(turns) for turns in times]))
 

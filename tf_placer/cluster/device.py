@@ -102,9 +102,7 @@ def links_between(count: int, latency_ns: int, bytes_per_s: float, channel: str)
     """Equal links between so many devices; in ``channel``, ``{source}`` and ``{target}`` stand for their positions."""
     return tuple(
         Link(source, target, latency_ns, bytes_per_s, channel.format(source=source, target=target))
-        for source in range(count)
-        for target in range(count)
-        if source != target
+        for source, target in itertools.permutations(range(count), 2)
     )
 
 

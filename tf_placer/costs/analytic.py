@@ -38,8 +38,7 @@ from colocation.tensorflow_internals import (
 from colocation.units import paired_pools
 from tf_placer.base.arguments import InputError, told
 from tf_placer.cluster.cluster import Cluster, Device
-from tf_placer.costs.formulas import OpView, OpWork, WorkClass, work_of
-from tf_placer.costs.shares import POWER, efficiencies
+from tf_placer.costs.formulas import POWER, OpView, OpWork, WorkClass, efficiencies, work_of
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, returned_functions, tensor_bytes
 from tf_placer.graph.sizes import OutputSpec, is_handle, keep_callbacks_from_running
@@ -174,7 +173,7 @@ def cpu_limit(
 def run_time_ns(
     work_class: np.ndarray, flops: np.ndarray, num_bytes: np.ndarray, tiles: np.ndarray, device: Device
 ) -> np.ndarray:
-    """Time of ops on one stream of a device, by the roofline model with the shares of ``shares.py``.
+    """Time of ops on one stream of a device, by the roofline model with the shares of ``formulas.py``.
 
     A CPU takes ``launch + max(compute, memory)`` with ``compute = flops / (peak_flops * share)``, ``memory = bytes /
     (memory_bytes_per_s * share)`` and the device's rates divided by its streams. A GPU takes ``LAUNCHES * launch +

@@ -14,8 +14,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
 from tf_placer.base.quantities import milliseconds
-from tf_placer.costs.formulas import WorkClass
-from tf_placer.costs.shares import MEASURED, Spreads
+from tf_placer.costs.formulas import MEASURED, Spreads, WorkClass
 from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
 from tf_placer.problem.problem import Problem, simulator_inputs

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, types_pb2
 
-from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, op_definition
-from tf_placer.base.arguments import InputError
-from tf_placer.graph.program import function_names, functions_of, num_tensors, returned_functions
+from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, num_tensors, op_definition
+from tf_placer.base.arguments import InputError, named
+from tf_placer.graph.program import function_names, functions_of, returned_functions
 
 _Library = Mapping[str, function_pb2.FunctionDef]
 
@@ -65,10 +65,8 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
                     f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns "
                     f"{arity[1]}, expected {takes} and {returns}"
                 )
+    called = {name: _called(function.node_def, library) for name, function in library.items()}
     size: dict[str, int] = {}  # function -> its nodes with all calls written out
-
-    def nodes_of(nodes: Iterable[node_def_pb2.NodeDef]) -> int:
-        return sum(1 + sum(size[name] for name in function_names(node) if name in library) for node in nodes)
 
     def expand(name: str, callers: tuple[str, ...]) -> None:
         if name in size:
@@ -81,19 +79,21 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
             raise InputError(
                 f"function {name!r} is called through {len(callers)} others; at most {MAX_DEPTH} can be placed"
             )
-        for node in library[name].node_def:
-            for called in function_names(node):
-                if called in library:
-                    expand(called, (*callers, name))
-        size[name] = nodes_of(library[name].node_def)
+        for inner in called[name]:
+            expand(inner, (*callers, name))
+        size[name] = len(library[name].node_def) + sum(map(size.__getitem__, called[name]))
 
     for name in library:
         expand(name, ())
-    total = nodes_of(nodes)
+    total = len(nodes) + sum(map(size.__getitem__, _called(nodes, library)))
     if total > MAX_NODES:
         raise InputError(
             f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
         )
+
+
+def _called(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> list[str]:
+    return [name for node in nodes for name in function_names(node) if name in library]
 
 
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
@@ -117,10 +117,8 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
 
     _check_inputs(graph_def.node, producer, set(outputs))
     for function in library.values():
-        try:
+        with named(f"function {function.signature.name!r}"):
             _check_body(function, library)
-        except InputError as error:
-            raise InputError(f"function {function.signature.name!r}: {error}") from None
     check_calls(graph_def.node, library)
 
 

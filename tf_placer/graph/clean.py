@@ -22,11 +22,9 @@ from tf_placer.base.arguments import InputError
 from tf_placer.graph.program import (
     MAX_CLONED_BYTES,
     Program,
-    all_offsets,
     flat_tensor,
     fresh_name,
     functions_of,
-    is_compiled,
     keep_functions,
     op_def,
     output_offsets,
@@ -355,7 +353,7 @@ class _Inliner:
                 f"call {node.name!r} names function {name!r}, which the graph's library lacks; "
                 "the graph is damaged"
             )
-        if body is None or is_compiled(node) or is_compiled(body):
+        if body is None or op_facts.is_compiled(node) or op_facts.is_compiled(body):
             self.nodes.append(node)
             return
         if name in callers:
@@ -397,7 +395,7 @@ class _Inliner:
                 f"which takes {len(arguments)}; the graph is damaged"
             )
         input_of = dict(zip(arguments, data, strict=True))
-        offsets = {node.name: output_offsets(node, self._library) for node in body.node_def}
+        offsets = output_offsets(body.node_def, self._library)
 
         def wired(text: str) -> str:
             """``arg``, ``node:output_arg:k`` or ``^node`` of the body, in the graph."""
@@ -470,7 +468,7 @@ def inline_in_functions(program: Program) -> Program:
     call_ops = CALLS | {function.signature.name for function in library.function}
     result = with_nodes(program.graph_def, program.graph_def.node)
     for function in result.library.function:
-        if is_compiled(function) or not any(node.op in call_ops for node in function.node_def):
+        if op_facts.is_compiled(function) or not any(node.op in call_ops for node in function.node_def):
             continue
         # The body is a program of its own, with arguments as placeholders.
         arguments = [argument.name for argument in function.signature.input_arg]
@@ -479,7 +477,7 @@ def inline_in_functions(program: Program) -> Program:
         graph_def.node.extend(node_def_pb2.NodeDef(name=name, op="Placeholder") for name in arguments)
         graph_def.node.extend(function.node_def)
         keep_functions(library, graph_def)
-        offsets = all_offsets(function.node_def, graph_def.library)
+        offsets = output_offsets(function.node_def, functions_of(library))
         for node in graph_def.node:
             node.input[:] = [flat_tensor(text, offsets) for text in node.input]
         fetches = tuple(flat_tensor(function.ret[name], offsets) for name in results)

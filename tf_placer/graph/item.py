@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.framework import function_pb2, node_def_pb2, tensor_pb2, types_pb2
 
 from colocation.constraints import input_types, is_ref, takes_special_inputs
-from colocation.op_facts import GraphIndex, copy_of, having, index_graph
+from colocation.op_facts import GraphIndex, copy_of, having, index_graph, is_compiled
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import eagerly, without_collections
@@ -40,9 +40,7 @@ from tf_placer.graph.program import (
     fingerprint,
     function_names,
     functions_of,
-    is_compiled,
     is_large,
-    with_nodes,
     without_large_constants,
     without_value,
 )
@@ -207,7 +205,10 @@ class Item:
         for node in cleaned.graph_def.node:
             if node.name in cleaned.without_value:
                 raise InputError(cleaned.without_value[node.name])
-        program = without_devices(cleaned)
+        graph_def = copy_of(cleaned.graph_def)
+        for node in all_nodes(graph_def):
+            node.device = ""
+        program = dataclasses.replace(cleaned, graph_def=graph_def)
         try:
             outputs = output_specs(program.graph_def)
         except InputError as error:
@@ -541,14 +542,6 @@ def requested_devices(program: Program) -> dict[str, tuple[str, ...]]:
     inside: dict[str, tuple[str, ...]] = {}
     requests = {node.name: _requests(node, library, inside) for node in program.graph_def.node}
     return {name: devices for name, devices in requests.items() if devices}
-
-
-def without_devices(program: Program) -> Program:
-    """Returns the program with no device on any node or function node."""
-    graph_def = with_nodes(program.graph_def, program.graph_def.node)
-    for node in all_nodes(graph_def):
-        node.device = ""
-    return dataclasses.replace(program, graph_def=graph_def)
 
 
 def _requests(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,8 @@ from colocation.op_facts import (
     control_inputs,
     copy_of,
     data_inputs,
+    is_compiled,
+    num_tensors,
     parse_input,
     reached,
     registered_op,
@@ -156,11 +159,6 @@ def with_output(text: str) -> str:
     return f"{name}:{output}"
 
 
-def is_compiled(call: node_def_pb2.NodeDef | function_pb2.FunctionDef) -> bool:
-    """Says whether XLA must compile a call or a function (``jit_compile=True``)."""
-    return "_XlaMustCompile" in call.attr and call.attr["_XlaMustCompile"].b
-
-
 def keep_functions(library, graph_def: tf.compat.v1.GraphDef) -> None:
     """Copies the functions that ``graph_def``'s nodes need, directly or not, and their gradients, in library order."""
     gradient_of = {gradient.function_name: gradient.gradient_func for gradient in library.gradient}
@@ -239,7 +237,7 @@ def functions_in(value: attr_value_pb2.AttrValue) -> list[attr_value_pb2.NameAtt
     return list(value.list.func) if kind == "list" else []
 
 
-def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
+def op_def(node: node_def_pb2.NodeDef, library: Mapping[str, function_pb2.FunctionDef]) -> op_def_pb2.OpDef:
     """Signature of a node: of the registered op, or of the function called by name."""
     if node.op in library:
         return library[node.op].signature
@@ -253,13 +251,14 @@ def op_def(node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionD
 
 
 def output_offsets(
-    node: node_def_pb2.NodeDef, library: dict[str, function_pb2.FunctionDef]
-) -> dict[str, int]:
-    """Returns the first flat output index of each named output of a node."""
-    offsets, offset = {}, 0
-    for argument in op_def(node, library).output_arg:
-        offsets[argument.name] = offset
-        offset += num_tensors(argument, node)
+    nodes: Iterable[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef]
+) -> dict[str, dict[str, int]]:
+    """Returns the first flat output index of each named output of each node."""
+    offsets: dict[str, dict[str, int]] = {}
+    for node in nodes:
+        arguments = op_def(node, library).output_arg
+        first = itertools.accumulate((num_tensors(argument, node) for argument in arguments), initial=0)
+        offsets[node.name] = dict(zip((argument.name for argument in arguments), first, strict=False))
     return offsets
 
 
@@ -287,14 +286,6 @@ def nested_tensor(text: str, offsets: Mapping[str, Mapping[str, int]]) -> str:
     return f"{name}:{output}:{position - offset}"
 
 
-def all_offsets(
-    nodes: Iterable[node_def_pb2.NodeDef], library: function_pb2.FunctionDefLibrary
-) -> dict[str, dict[str, int]]:
-    """Returns the ``output_offsets`` of each node."""
-    functions = functions_of(library)
-    return {node.name: output_offsets(node, functions) for node in nodes}
-
-
 def write_body(
     function: function_pb2.FunctionDef,
     graph_def: tf.compat.v1.GraphDef,
@@ -308,7 +299,7 @@ def write_body(
     ("node:i"); ``effects`` are nodes that must run for their side effects.
     """
     nodes = [node for node in graph_def.node if node.name not in argument_of]
-    offsets = all_offsets(nodes, graph_def.library)
+    offsets = output_offsets(nodes, functions_of(graph_def.library))
 
     def inside(text: str) -> str:
         is_control, name, _ = parse_input(text)
@@ -322,18 +313,6 @@ def write_body(
     function.ret.update({name: inside(text) for name, text in results.items()})
     function.signature.control_output[:] = effects
     function.control_ret.update({name: name for name in effects})
-
-
-def num_tensors(argument: op_def_pb2.OpDef.ArgDef, node: node_def_pb2.NodeDef) -> int:
-    """Returns how many tensors an argument of a node's op stands for; its attribute may be left out for its default."""
-    name = argument.number_attr or argument.type_list_attr
-    if not name:
-        return 1
-    if name in node.attr:
-        value = node.attr[name]
-    else:
-        value = next(attr.default_value for attr in op_def(node, {}).attr if attr.name == name)
-    return value.i if argument.number_attr else len(value.list.type)
 
 
 def without_value(value: np.ndarray, keep_bytes: int = KEPT_BYTES) -> np.ndarray:
@@ -379,7 +358,7 @@ def is_large(node: node_def_pb2.NodeDef) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class Splitting:
-    """How the batch of a program was put in parts, and what of it is done again."""
+    """Parts of the batch of a program, and its ops that are done again or parked on the host."""
 
     fingerprint: str  # of the program that was split
     batch: int = 0  # examples of a step; 0 where the batch is whole

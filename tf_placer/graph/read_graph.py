@@ -7,7 +7,6 @@ import hashlib
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,7 @@ from google.protobuf import message, text_format
 from tensorflow.core.framework import node_def_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node, parse_input
+from colocation.op_facts import CALLS, VARIABLES, copy_of, data_inputs, new_node, num_tensors, parse_input
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, nearest, told
 from tf_placer.base.file_kinds import SAVED_MODEL_FILES, check_kind
@@ -32,7 +31,6 @@ _EXAMPLE = "{name: [1, 224, 224, 3]}"
 
 _SCALARS_ARE_OPEN = 21  # up to this version of graphs a scalar's shape was also how any shape was written
 
-_Proto = TypeVar("_Proto", bound=message.Message)
 SERVING = ("serve",)
 FILE_NAME = SAVED_MODEL_FILES[0]
 
@@ -195,7 +193,7 @@ def program_of_graph_def(
         if name not in node_of_name:
             raise InputError(f"the graph has no node {name!r}; {nearest(name, node_of_name)}")
         node = node_of_name[name]
-        count = sum(program.num_tensors(argument, node) for argument in op_def(node, library).output_arg)
+        count = sum(num_tensors(argument, node) for argument in op_def(node, library).output_arg)
         if ":" in text and output >= count:
             raise InputError(f"node {name!r} has {count} outputs, so there is no {text!r}")
     inputs = with_shapes(inputs, input_shapes or {})
@@ -311,8 +309,7 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
         for is_text in (False, True):
             meta_graph = tf.compat.v1.MetaGraphDef()
             proto = meta_graph.graph_def if is_bare else meta_graph
-            message_read = (parsed_text if is_text else parsed_binary)(proto, data)
-            if message_read is not None and meta_graph.graph_def.node:
+            if _is_parsed(proto, data, is_text) and meta_graph.graph_def.node:
                 return GraphFile(meta_graph, is_bare, is_text)
     fault = ""  # position and kind, in a text that begins like a graph
     begins = {b"node": tf.compat.v1.GraphDef, b"meta_info_def": tf.compat.v1.MetaGraphDef}
@@ -328,22 +325,20 @@ def read_meta_graph_file(path: pathlib.Path, where: str) -> GraphFile:
     )
 
 
-def parsed_binary(proto: _Proto, data: bytes) -> _Proto | None:
-    """The message that the bytes hold, None where they hold none."""
+def _is_parsed(proto: message.Message, data: bytes, is_text: bool) -> bool:
+    """Fills an empty message with what bytes hold, if they hold one; unknown fields of a text are left out."""
     try:
-        proto.ParseFromString(data)
-    except (message.DecodeError, ValueError):
-        return None
-    return proto
-
-
-def parsed_text(proto: _Proto, data: bytes) -> _Proto | None:
-    """The message that the bytes hold as text, None where they hold none; unknown fields are left out."""
-    try:
-        text_format.Parse(data.decode(), proto, allow_unknown_field=True)
-    except (text_format.ParseError, ValueError):  # no text, or a number that the field does not hold
-        return None
-    return proto
+        if is_text:
+            text_format.Parse(data.decode(), proto, allow_unknown_field=True)
+        else:
+            proto.ParseFromString(data)
+    except (
+        message.DecodeError,
+        text_format.ParseError,
+        ValueError,
+    ):  # no text, or a number that a field cannot hold
+        return False
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -395,9 +390,11 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
     tags = tuple(arguments.items_of("tags", tags, str, "give the tags of a graph in a list, ['serve'] say"))
     check_kind("saved_model", folder, str(folder))
     file, data = _file(folder)
-    empty = saved_model_pb2.SavedModel
-    proto = parsed_binary(empty(), data) or parsed_text(empty(), data)
-    if proto is None:
+    for is_text in (False, True):
+        proto = saved_model_pb2.SavedModel()
+        if _is_parsed(proto, data, is_text):
+            break
+    else:
         raise InputError(f"{file} is damaged; export the model again")
     graph = next((graph for graph in proto.meta_graphs if set(graph.meta_info_def.tags) == set(tags)), None)
     if graph is None:
@@ -408,10 +405,8 @@ def read_saved_model(path: str | os.PathLike[str], tags: Iterable[str] = SERVING
             else "it has none at all; give the folder of a SavedModel"
         )
         raise InputError(f"{file} has no graph tagged {{{', '.join(sorted(tags))}}}; {remedy}")
-    try:
+    with arguments.named(str(file)):
         check_graph(graph.graph_def)
-    except InputError as error:
-        raise InputError(f"{file}: {error}") from None
     for asset in graph.asset_file_def:
         if not (folder / "assets" / asset.filename).is_file():
             raise InputError(f"{folder}: the asset {asset.filename!r} is missing; export the model again")

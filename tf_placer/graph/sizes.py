@@ -10,6 +10,7 @@ moves between devices, if anything, is not in the handle.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -304,10 +305,7 @@ def changed_shapes(
 
 def common_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:
     """Most specific shape that is compatible with several shapes."""
-    if any(shape.rank is None or shape.rank != shapes[0].rank for shape in shapes):
-        return tf.TensorShape(None)
-    sizes = zip(*(shape.as_list() for shape in shapes), strict=True)
-    return tf.TensorShape([dimension[0] if len(set(dimension)) == 1 else None for dimension in sizes])
+    return functools.reduce(tf.TensorShape.most_specific_compatible_shape, shapes)
 
 
 def largest_shape(shapes: Sequence[tf.TensorShape]) -> tf.TensorShape:

@@ -116,7 +116,7 @@ class ProfiledGraph:
         ]
         tensor = {key: number for number, key in enumerate(dict.fromkeys(tensor_of_edge))}
         ends = [[position[edge.source], position[edge.target]] for edge in self.edges]
-        try:
+        with arguments.named(self.file):
             problem = Problem.from_arrays(
                 compute_ns=np.maximum(times, 0),
                 edges=np.array(ends, np.int32).reshape(-1, 2),
@@ -130,8 +130,6 @@ class ProfiledGraph:
                 name=self.name,
                 unit_of_op=np.array([unit[key] for key in class_of_node], np.int32),
             )
-        except InputError as error:
-            raise InputError(f"{self.file}: {error}") from None
         types = tuple(self.nodes[position[name]].op for name in problem.op_names)
         return dataclasses.replace(problem, op_types=types)
 

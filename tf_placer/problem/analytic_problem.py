@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -61,11 +62,8 @@ def aliases(item: Item, table: TensorTable) -> np.ndarray:
     """
     index, keys = item.index, list(zip(table.producer.tolist(), table.output.tolist(), strict=True))
     tensor_of = {key: t for t, key in enumerate(keys)}
-    inputs: list[list[tuple[int, int]]] = [[] for _ in range(index.num_ops)]  # (op, output), by position
-    reads: collections.Counter[tuple[int, int]] = collections.Counter()
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        inputs[consumer].append((producer, output))
-        reads[producer, output] += 1
+    inputs = index.inputs
+    reads = collections.Counter(itertools.chain.from_iterable(inputs))
     for fetch in item.fetches:
         name, _, output_number = fetch.partition(":")
         reads[index.id_of_name[name], int(output_number or 0)] += 1

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+import scipy.sparse
 
 from colocation.op_facts import VARIABLES
 from tf_placer.base.arguments import InputError, nearest
@@ -315,14 +316,9 @@ def layer_of_unit(problem: Problem, layers: Layers) -> np.ndarray:
     Ops that must share a device may be of several layers. They go where this one goes. Costs have no say, so that a
     plan means the same whatever its ops cost.
     """
-    pairs, count = np.unique(
-        np.stack([problem.unit_of_op, layers.layer_of_op], axis=1), axis=0, return_counts=True
-    )
-    order = np.lexsort((pairs[:, 1], -count, pairs[:, 0]))
-    units, first_pair = np.unique(pairs[order, 0], return_index=True)
-    layer = np.zeros(problem.num_units, np.int32)
-    layer[units] = pairs[order][first_pair, 1]
-    return layer
+    votes = np.ones(problem.num_ops, np.int64), (problem.unit_of_op, layers.layer_of_op)
+    table = scipy.sparse.csr_array(votes, (problem.num_units, len(layers)))  # sums equal places
+    return np.ravel(table.argmax(axis=1)).astype(np.int32)
 
 
 def with_units_whole(problem: Problem, layers: Layers) -> Layers:

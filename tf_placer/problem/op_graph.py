@@ -71,15 +71,10 @@ class TransferTimes:
     @staticmethod
     def of(cluster: Cluster) -> TransferTimes:
         """The times of a cluster's links."""
-        chores = cluster.link_chores()
-        per_byte_ps = chores["link_send_ps_per_byte"] + chores["link_receive_ps_per_byte"]
-        return TransferTimes(
-            fixed_ns=cluster.link_latency_ns()
-            + cluster.link_tensor_ns()
-            + chores["link_send_ns"]
-            + chores["link_receive_ns"],
-            ns_per_byte=1e9 / cluster.link_bytes_per_s() + per_byte_ps / 1e3,
-        )
+        handled_ns = cluster.link_tensor_ns() + cluster.link_send_ns() + cluster.link_receive_ns()
+        per_byte_ps = cluster.link_send_ps_per_byte() + cluster.link_receive_ps_per_byte()
+        per_byte_ns = 1e9 / cluster.link_bytes_per_s() + per_byte_ps / 1e3
+        return TransferTimes(cluster.link_latency_ns() + handled_ns, per_byte_ns)
 
     def between_ns(self, num_bytes: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
         """[...] float64: bytes from source to target devices, broadcast against each other; 0 where they are one."""

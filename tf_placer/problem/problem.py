@@ -143,7 +143,7 @@ def checked_arrays(given: Mapping[str, Any], names: Sequence[str], cluster: Clus
 
 
 def fields_of_arrays(
-    given: Mapping[str, Any], cluster: Cluster, names: Sequence[str] | None, name: str
+    given: Mapping[str, Any], cluster: Cluster, names: Sequence[str] | None
 ) -> dict[str, Any]:
     """Field of ``Problem`` -> value, for arguments as ``Problem.from_arrays`` documents them."""
     edges = exact("edges", given["edges"], np.int32)
@@ -162,10 +162,9 @@ def fields_of_arrays(
     arrays = checked_arrays({**given, "edges": edges}, names, cluster)
     order = topological_order(num_ops, edges)
     if len(order) != num_ops:
-        waiting = np.setdiff1d(np.arange(num_ops), order)  # on a cycle or behind one
-        inside = edges[np.isin(edges[:, 0], waiting) & np.isin(edges[:, 1], waiting)]
-        producer = dict(zip(inside[:, 1].tolist(), inside[:, 0].tolist(), strict=True))
-        stuck = int(waiting[0])
+        waiting = set(range(num_ops)).difference(order.tolist())  # on a cycle or behind one
+        producer = {b: a for a, b in edges.tolist() if a in waiting and b in waiting}
+        stuck = min(waiting)
         # Every waiting op waits for another one: as many steps back as there are ops end on a cycle.
         for _ in waiting:
             stuck = producer[stuck]
@@ -189,8 +188,6 @@ def fields_of_arrays(
         np.concatenate([arrays["edge_bytes"], rest_bytes[ops]]),
     )
     return {
-        "name": name,
-        "cluster": cluster,
         "unit_of_op": units[order],
         "compute_ns": arrays["compute_ns"][order],
         "tensor_producer": tensors.producer,
@@ -210,14 +207,9 @@ def fields_of_arrays(
 def checked_problem_arrays(given: Mapping[str, object], num_devices: int) -> dict[str, np.ndarray]:
     """The arrays of ``PROBLEM_ARRAYS`` as they are documented, for so many devices."""
     arrays = {name: exact(name, given[name], dtype) for name, (dtype, _, _) in PROBLEM_ARRAYS.items()}
-    sizes = {"D": num_devices, "T+1": arrays["tensor_bytes"].size + 1}
-    for letter, name in (
-        ("N", "unit_of_op"),
-        ("U", "resident_bytes"),
-        ("T", "tensor_bytes"),
-        ("E", "consumer_op"),
-    ):
-        sizes[letter] = arrays[name].size
+    counted = {"N": "unit_of_op", "U": "resident_bytes", "T": "tensor_bytes", "E": "consumer_op"}
+    sizes = {letter: arrays[name].size for letter, name in counted.items()}
+    sizes |= {"D": num_devices, "T+1": sizes["T"] + 1}
     if not sizes["N"]:
         raise InputError("unit_of_op has no entries; a problem needs at least one op")
     for name, unknown in UNKNOWN.items():
@@ -398,7 +390,6 @@ class Problem:
             has a cycle, ``unit_of_op`` leaves a number out, or no device is allowed for all ops of a unit.
         """
         given_cluster("cluster", cluster)
-        arguments.text("name", name, "give the name that reports call it by")
         arrays = {
             "compute_ns": compute_ns,
             "edges": edges,
@@ -409,7 +400,7 @@ class Problem:
             "allowed": allowed,
             "unit_of_op": unit_of_op,
         }
-        return Problem(**fields_of_arrays(arrays, cluster, names, name))
+        return Problem(name=name, cluster=cluster, **fields_of_arrays(arrays, cluster, names))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the problem, its cluster included, to one file, whole or not at all."""
@@ -453,14 +444,11 @@ class Problem:
             if header["has_work"]:
                 names = [name for name in _WORK if f"work_{name}" in arrays or name != "work_class"]
                 fields["work"] = OpWork(**{name: arrays[f"work_{name}"] for name in names})
+            return Problem(**fields)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(f"{file} lacks a part of a problem ({error}); {_REMEDY}") from error
-        try:
-            return Problem(**fields)
-        except InputError as error:
-            raise InputError(f"{file}: {error}") from None
 
     def digest(self) -> str:
         """Hex digest of everything that decides a search: graph, units, costs, tensors and cluster.
@@ -628,24 +616,7 @@ def made_once(make: Callable[..., _Made], problem: Problem, *given: Hashable) ->
 
 def simulator_inputs(problem: Problem) -> SimulatorInputs:
     """What the simulator's op takes of a problem and its cluster."""
-    cluster = problem.cluster
-    return SimulatorInputs(
-        unit_of_op=problem.unit_of_op,
-        compute_ns=problem.compute_ns,
-        priority=problem.priority,
-        tensor_producer=problem.tensor_producer,
-        tensor_bytes=problem.tensor_bytes,
-        alias_of_tensor=problem.alias_of_tensor,
-        consumer_offset=problem.consumer_offset,
-        consumer_op=problem.consumer_op,
-        resident_bytes=problem.resident_bytes,
-        streams=cluster.streams(),
-        newest_first=cluster.newest_first(),
-        join_ns=cluster.join_ns(),
-        dispatch_ns=cluster.dispatch_ns(),
-        link_latency_ns=cluster.link_latency_ns(),
-        link_bytes_per_s=cluster.link_bytes_per_s(),
-        channel_of_link=cluster.channel_of_link(),
-        link_tensor_ns=cluster.link_tensor_ns(),
-        **cluster.link_chores(),
-    )
+    names = [field.name for field in dataclasses.fields(SimulatorInputs)]
+    of_problem = {name: getattr(problem, name) for name in names if name in PROBLEM_ARRAYS}
+    of_cluster = {name: getattr(problem.cluster, name)() for name in names if name not in PROBLEM_ARRAYS}
+    return SimulatorInputs(**of_problem, **of_cluster)

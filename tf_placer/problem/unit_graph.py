@@ -31,14 +31,11 @@ class UnitGraph:
 def unit_graph(problem: Problem) -> UnitGraph:
     """Contracts the op graph of ``problem`` to units."""
     graph = problem.op_graph
-    source = problem.unit_of_op[graph.producer].astype(np.int64)
-    target = problem.unit_of_op[graph.consumer].astype(np.int64)
+    source, target = problem.unit_of_op[graph.producer], problem.unit_of_op[graph.consumer]
     between = source != target
-    keys, position = np.unique(source[between] * problem.num_units + target[between], return_inverse=True)
-    total = np.zeros(len(keys), np.int64)
-    np.add.at(total, position, graph.edge_bytes[between])
-    edges = np.stack([keys // problem.num_units, keys % problem.num_units], axis=1).astype(np.int32)
-    return UnitGraph(problem.num_units, edges, total)
+    num_bytes, ends = graph.edge_bytes[between], (source[between], target[between])
+    merged = scipy.sparse.csr_matrix((num_bytes, ends), (problem.num_units, problem.num_units)).tocoo()
+    return UnitGraph(problem.num_units, np.stack([merged.row, merged.col], axis=1), merged.data)
 
 
 def local_edges(problem: Problem, graph: UnitGraph) -> UnitGraph:

@@ -20,7 +20,6 @@ from tf_placer.graph.item import Item
 from tf_placer.planners.plain import metis, single_device_placements, topological_fill
 from tf_placer.problem.analytic_problem import VIEWS, analytic_problem
 from tf_placer.problem.bounds import least_share
-from tf_placer.problem.op_graph import TransferTimes
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import order_of_use
@@ -365,7 +364,7 @@ class _Step:
         copies = passes.copies(choice.ops, dict.fromkeys(choice.parked, earliest))
         reader = {op: copies[op][0] for op in choice.parked if op in copies}
         num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
-        device, transfer = self.plan[problem.unit_of_op], TransferTimes.of(problem.cluster)
+        device, transfer = self.plan[problem.unit_of_op], problem.op_graph.transfer
         gone_ns, waits = dict[int, float](), dict[int, int]()
         free_ns = np.zeros(problem.num_devices)
         for op in sorted(reader, key=lambda op: (self.end_ns[op], op)):

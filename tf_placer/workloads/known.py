@@ -7,18 +7,18 @@ import dataclasses
 import functools
 import importlib.metadata
 import json
-import logging
 import pathlib
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from tf_placer.base.arguments import InputError, nearest
-from tf_placer.base.files import user_cache_folder, write_atomically
+from tf_placer.base.files import Cache, user_cache_folder, write_atomically
 
 _REGISTRY = "tf_placer.workloads.registry"
 FACTS = pathlib.Path(__file__).with_name("facts.json")
-_LOG = logging.getLogger(__name__)
+_FOLDER = "workload_facts"  # of the cache
+_parsed = functools.cache(json.loads)  # a file is asked for each of its rows
 
 
 @functools.cache
@@ -56,33 +56,22 @@ class WorkloadFacts:
 def shipped(name: str, file: pathlib.Path | None = None) -> WorkloadFacts | None:
     """Facts of a workload from a file, by default ``FACTS``; None if missing or of other versions."""
     row = shipped_rows(file or FACTS).get(name)
-    if row is None or not versions().items() <= row["found_with"].items():
-        return None
-    return WorkloadFacts(**{**row["facts"], "does_not_fit": tuple(row["facts"]["does_not_fit"])})
+    return _facts(row["facts"]) if row and versions().items() <= row["found_with"].items() else None
 
 
-def kept_facts(name: str) -> WorkloadFacts | None:
-    """Facts of a workload from the user's cache; a damaged file has none."""
-    try:
-        return shipped(name, _kept_file())
-    except InputError as error:
-        _LOG.warning("%s, or find the facts again", error)
-        return None
+def _facts(values: Mapping[str, Any]) -> WorkloadFacts:
+    return WorkloadFacts(**{**values, "does_not_fit": tuple(values["does_not_fit"])})
 
 
 def shipped_rows(file: pathlib.Path) -> dict[str, Any]:
     """Name -> facts, and the versions that they were found with, of a file's workloads."""
-    return _rows_of(file, (file.stat().st_mtime_ns, file.stat().st_size)) if file.is_file() else {}
-
-
-@functools.cache
-def _rows_of(file: pathlib.Path, state: tuple[int, int]) -> dict[str, Any]:
-    del state  # a file that another process wrote is read again
     try:
-        rows: dict[str, Any] = json.loads(file.read_text(encoding="utf8"))
+        rows: dict[str, Any] = _parsed(file.read_text(encoding="utf8"))
         if not all({"found_with", "facts"} <= row.keys() for row in rows.values()):
             raise ValueError("it has rows without found_with or facts")
         return rows
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"{file} cannot be read ({error}); take it from the repository again") from None
 
@@ -93,20 +82,18 @@ def write_rows(rows: Mapping[str, Any], file: pathlib.Path) -> None:
     write_atomically(file, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
+def kept_facts(name: str) -> WorkloadFacts | None:
+    """Facts of a workload from the user's cache."""
+    return Cache(user_cache_folder() / _FOLDER).load(_key(name), _facts)
+
+
 def keep_facts(name: str, facts: WorkloadFacts) -> None:
-    """Keeps facts in the user's cache, if the folder can be written to; a damaged file is written anew."""
-    file, rows = _kept_file(), {}
-    with contextlib.suppress(InputError):
-        rows = shipped_rows(file)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_rows({**rows, name: {"found_with": versions(), "facts": dataclasses.asdict(facts)}}, file)
-    except (OSError, InputError) as error:
-        _LOG.warning("what was found of %s is not kept: %s", name, error)
+    """Keeps facts in the user's cache."""
+    Cache(user_cache_folder() / _FOLDER).save(_key(name), dataclasses.asdict(facts))
 
 
-def _kept_file() -> pathlib.Path:
-    return user_cache_folder() / "workload_facts" / FACTS.name
+def _key(name: str) -> dict[str, str]:
+    return {"kind": "facts", "workload": name, **versions()}
 
 
 @functools.cache

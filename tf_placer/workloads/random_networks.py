@@ -226,7 +226,7 @@ def transformer(
         return net.dense(inner * net.dense(y, hidden * width) if is_gated else inner, width)
 
     def mixture(y: tf.Tensor) -> tf.Tensor:
-        """Each expert takes its share of the tokens, those that a router gives it most (Zhou et al. 2022)."""
+        """Each expert takes a share of the tokens, the ones that a router rates highest (Zhou et al. 2022)."""
         flat, parts = tf.reshape(y, [-1, width]), []
         tokens = flat.shape[0]
         shares = tf.transpose(tf.nn.softmax(net.dense(flat, experts)))

@@ -17,7 +17,7 @@ from experiments.gpu_truth.fitting import (
 from experiments.gpu_truth.networks import Kernels, Network, build_ops, network_of, read_ops, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, read_rows
 from tf_placer.cluster.device import device_of_model
-from tf_placer.costs import shares
+from tf_placer.costs import formulas
 from tf_placer.costs.formulas import Work, WorkClass
 
 
@@ -59,9 +59,9 @@ def test_the_constants_are_those_of_the_fit(rows):
         wrong = {key.name: (found[key], had[key]) for key in had if abs(found[key] - had[key]) > 0.0051}
         assert wrong == {}, "run experiments.fit_gpu_costs and put what it prints into shares.toml"
     for model, share in streaming_shares(kernels).items():
-        assert shares.GPU_MODELS[model].streaming == pytest.approx(share, abs=0.0051)
+        assert formulas.GPU_MODELS[model].streaming == pytest.approx(share, abs=0.0051)
     kepler = np.mean(list(kepler_compute(rows).values()))
-    assert kepler == pytest.approx(shares.KEPLER_COMPUTE, abs=0.0051)
+    assert kepler == pytest.approx(formulas.GPU_MODELS["k40"].compute, abs=0.0051)
 
 
 def test_the_fit_finds_the_shares_that_times_were_made_of(rows):

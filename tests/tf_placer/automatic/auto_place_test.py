@@ -11,7 +11,6 @@ from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.automatic.plan import find_plan
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.graph.item import Item
 from tf_placer.planning import find
 from tf_placer.planning.outcome import Outcome
@@ -131,7 +130,7 @@ def test_what_connecting_would_lose_is_refused():
     reader = tf.raw_ops.WholeFileReaderV2(shared_name="lost")
     counted = tf.function(lambda: tf.abs(tf.raw_ops.ReaderNumRecordsProducedV2(reader_handle=reader)))
     item = tf_placer.Item.from_function(counted)
-    cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
+    cluster = tf_placer.Cluster.local(2)
     with pytest.raises(InputError, match=r"a resource \(ReaderInterface\) of this process .* would lose"):
         check_nothing_is_lost(item, cluster)
 

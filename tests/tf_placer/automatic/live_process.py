@@ -22,7 +22,6 @@ from tests.logical_devices import report
 from tests.tf_placer.workers.remote_workers_test import cluster_file
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.calibration.build_problem import build_problem
-from tf_placer.cluster.local import local_devices
 from tf_placer.planning import outcome
 from tf_placer.workers import fork_server
 from tf_placer.workers.fork_server import _listeners
@@ -295,7 +294,7 @@ def what_is_older_than_the_connection_lives_on() -> bool:
 
 @contextlib.contextmanager
 def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
-    local = tf_placer.Cluster("local", *local_devices(2), kind="local")
+    local = tf_placer.Cluster.local(2)
     if kind == "local":
         yield local
         return

@@ -24,7 +24,6 @@ from colocation.tensorflow_internals import call_flat
 from tests.logical_devices import report
 from tests.tf_placer.rewrite.placing import are_close, refusal
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
-from tf_placer.cluster.local import local_devices
 from tf_placer.planning import find, outcome
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
@@ -448,10 +447,7 @@ AGAIN: tuple[Callable[[], bool], ...] = (plans_of_an_earlier_process_need_no_sea
 def main() -> None:
     outcome.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    if kind == "local":
-        cluster = tf_placer.Cluster("local", *local_devices(2), kind="local")
-    else:
-        cluster = tf_placer.Cluster.logical(2)
+    cluster = tf_placer.Cluster.local(2) if kind == "local" else tf_placer.Cluster.logical(2)
     SETTINGS.update(cluster=cluster, cache_dir=folder)
     report(AGAIN if sys.argv[3:] else ON_WORKERS if kind == "local" else CHECKS)
 

@@ -20,7 +20,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Cache
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import find, forecast
@@ -32,7 +31,7 @@ from tf_placer.problem.placement import Placement
 from tf_placer.search import methods
 
 CLUSTER = Cluster.logical(2)
-LIVE = Cluster("local", *local_devices(1), kind="local")
+LIVE = Cluster.local(1)
 
 
 @pytest.fixture(scope="module")

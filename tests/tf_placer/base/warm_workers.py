@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem
@@ -17,7 +16,7 @@ class WarmWorkers:
     """Pairs of pinned workers, one for each number of inter-op threads, started when first lent."""
 
     def __init__(self) -> None:
-        self.cluster = Cluster("local", *local_devices(2), kind="local")
+        self.cluster = Cluster.local(2)
         self._pairs: dict[int, LocalWorkers] = {}
 
     def lend(self, cluster: Cluster, inter_op_threads: int = 2) -> Lent:

@@ -27,13 +27,11 @@ from tf_placer.calibration.build_problem import (
 from tf_placer.calibration.refit import Correction, refit
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
-from tf_placer.cluster.local import local_devices
 from tf_placer.costs.formulas import OpWork
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planners.plain import RandomBlocks
 from tf_placer.runtime.audit import owner
-from tf_placer.runtime.timing import RuntimeConfig
 
 
 def trace(*nodes):
@@ -150,30 +148,30 @@ def durations(tmp_path, monkeypatch):
 
 def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, tmp_path):
     item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
-    config, cache = RuntimeConfig(), Cache(tmp_path)
-    one = Cluster("local", *local_devices(1), kind="local")
+    cache = Cache(tmp_path)
+    one = Cluster.local(1)
     rules = profile._PROFILING_S
-    assert awaited_s(item, one, config, cache) == rules["profiling ops"]
+    assert awaited_s(item, one, cache) == rules["profiling ops"]
     durations.keep("profiling ops", 4.0)
-    assert awaited_s(item, one, config, cache) == 4.0
-    cache.save(profile._key(profile._OPS, one, config, graph=item.fingerprint), {})
-    assert awaited_s(item, one, config, cache) == 0.0
+    assert awaited_s(item, one, cache) == 4.0
+    cache.save(profile._key(profile._OPS, one, graph=item.fingerprint), {})
+    assert awaited_s(item, one, cache) == 0.0
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores for two workers")
 def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
     item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
-    config, cache = RuntimeConfig(), Cache(tmp_path)
-    two = Cluster("local", *local_devices(2), kind="local")
-    assert awaited_s(item, two, config, cache) == sum(profile._PROFILING_S.values())
+    cache = Cache(tmp_path)
+    two = Cluster.local(2)
+    assert awaited_s(item, two, cache) == sum(profile._PROFILING_S.values())
     # One of each model is profiled.
-    cache.save(profile._key(profile._OPS, two, config, graph=item.fingerprint), {})
-    cache.save(profile._key(profile._PAIR, two, config), {})
-    assert awaited_s(item, two, config, cache) == profile._PROFILING_S["profiling traffic"]
-    cache.save(profile._traffic_key(two, config), {})
-    assert awaited_s(item, two, config, cache) == 0.0
+    cache.save(profile._key(profile._OPS, two, graph=item.fingerprint), {})
+    cache.save(profile._key(profile._PAIR, two), {})
+    assert awaited_s(item, two, cache) == profile._PROFILING_S["profiling traffic"]
+    cache.save(profile._traffic_key(two), {})
+    assert awaited_s(item, two, cache) == 0.0
     other = Item.from_function(tf.function(lambda x: tf.sin(x)), tf.ones([4]), name="other")
-    assert awaited_s(other, two, config, cache) == profile._PROFILING_S["profiling ops"]
+    assert awaited_s(other, two, cache) == profile._PROFILING_S["profiling ops"]
 
 
 @pytest.fixture(scope="module")

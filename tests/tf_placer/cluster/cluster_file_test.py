@@ -14,12 +14,10 @@ import pytest
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster import device as preset
-from tf_placer.cluster import local, probe
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster import probe
+from tf_placer.cluster.cluster import PROBED_SHARES, Cluster, local_devices
 from tf_placer.cluster.device import Device, preset_names, preset_path
-from tf_placer.cluster.local import PROBED_SHARES, local_devices
-from tf_placer.costs.formulas import WorkClass
-from tf_placer.costs.shares import efficiencies
+from tf_placer.costs.formulas import WorkClass, efficiencies
 
 _GOOD = """
 [[device]]
@@ -282,14 +280,14 @@ def test_gpus_run_one_op_at_a_time_and_cpus_two():
 
 
 def _local_cluster(cores: int | None = None) -> Cluster:
-    return Cluster("local", *local_devices(cores or len(os.sched_getaffinity(0))), kind="local")
+    return Cluster.local(cores or len(os.sched_getaffinity(0)))
 
 
 def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
     file = tmp_path / "deep" / "cluster.toml"
     first = Cluster.local(kept_in=file)
     # As in another process: other probes, other free memory.
-    monkeypatch.setattr(local, "_available_memory_bytes", lambda: 10**9)
+    monkeypatch.setattr("tf_placer.cluster.cluster._available_memory_bytes", lambda: 10**9)
     assert Cluster.local().fingerprint() != first.fingerprint()
     second = Cluster.local(kept_in=file)
     assert second.fingerprint() == first.fingerprint()
@@ -332,9 +330,9 @@ def test_gpus_come_before_the_host_cpu(monkeypatch):
     }
     core = {"peak_flops": 1e11, "memory_bytes_per_s": 1e10}
     probed = {"devices": [gpu, gpu], "core": core}
-    monkeypatch.setattr(local, "_run_probe", lambda kind, *_: probed[kind])
-    monkeypatch.setattr(local.glob, "glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
-    cluster = Cluster("local", *local_devices(), kind="local")
+    monkeypatch.setattr("tf_placer.cluster.cluster._run_probe", lambda kind, *_: probed[kind])
+    monkeypatch.setattr("glob.glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
+    cluster = Cluster.local()
     assert [device.name for device in cluster.devices] == [
         f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")
     ]

@@ -9,7 +9,6 @@ import pytest
 import tf_placer
 from tf_placer.automatic.config import AutoPlaceConfig
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster import local
 from tf_placer.cluster.cluster import (
     Cluster,
     Device,
@@ -208,7 +207,7 @@ def test_auto_place_takes_the_words_of_the_command_line(tmp_path):
 
 
 def test_auto_place_probes_nothing_before_its_first_call(monkeypatch):
-    monkeypatch.setattr(local, "_run_probe", None)
+    monkeypatch.setattr("tf_placer.cluster.cluster._run_probe", None)
     for word in ("local", f"local:{len(os.sched_getaffinity(0))}"):
         assert AutoPlaceConfig(cluster=word).cluster == word
 

@@ -8,10 +8,9 @@ import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, Link, device_of_model, preset_names
-from tf_placer.costs import shares
+from tf_placer.costs import formulas
 from tf_placer.costs.analytic import OpCosts, analytic_costs, run_time_ns
-from tf_placer.costs.formulas import Kind, WorkClass
-from tf_placer.costs.shares import efficiencies
+from tf_placer.costs.formulas import Kind, WorkClass, efficiencies
 from tf_placer.graph.item import Item
 from tf_placer.workloads import build
 
@@ -48,8 +47,8 @@ def test_compute_bound_op_takes_launch_plus_flops_over_rate():
 
 def _product_ns(side: int) -> int:
     """Of two square matrices on the GPU."""
-    compute_ns = 2 * side**3 / (1e3 * shares.PRODUCT_SHARES[WorkClass.PRODUCT_WIDE])
-    memory_ns = 12 * side**2 / (100 * 0.75 * shares.KIND_MEMORY_SHARES[Kind.MATRIX_PRODUCT])
+    compute_ns = 2 * side**3 / (1e3 * formulas.PRODUCT_SHARES[WorkClass.PRODUCT_WIDE])
+    memory_ns = 12 * side**2 / (100 * 0.75 * formulas.KIND_MEMORY_SHARES[Kind.MATRIX_PRODUCT])
     return 7_500 + round((compute_ns**4 + memory_ns**4) ** 0.25)
 
 
@@ -72,7 +71,9 @@ def test_tf32_has_no_winograd():
 def test_kepler_reaches_less_of_its_peak():
     k40, p100 = (efficiencies("GPU", model) for model in ("k40", "p100"))
     matrices = [one for one in WorkClass if one.kind in (Kind.CONVOLUTION, Kind.MATRIX_PRODUCT)]
-    np.testing.assert_allclose(k40.compute[matrices], shares.KEPLER_COMPUTE * p100.compute[matrices])
+    np.testing.assert_allclose(
+        k40.compute[matrices], formulas.GPU_MODELS["k40"].compute * p100.compute[matrices]
+    )
 
 
 def test_free_ops_cost_exactly_zero_on_every_device():
@@ -227,10 +228,10 @@ def test_run_time_of_nothing_is_an_empty_array():
     assert run_time_ns(empty.astype(np.int64), empty, empty, empty, _cluster().devices[0]).shape == (0,)
 
 
-@pytest.mark.parametrize("model", [*shares.GPU_MODELS, "one that nothing is known of"])
+@pytest.mark.parametrize("model", [*formulas.GPU_MODELS, "one that nothing is known of"])
 def test_every_class_of_work_has_a_share_of_every_gpu(model):
-    gpu = shares.GPU_MODELS.get(model, shares.ANY_GPU)
-    of_class = shares.gpu_efficiencies(gpu)
+    gpu = formulas.GPU_MODELS.get(model, formulas.ANY_GPU)
+    of_class = formulas.gpu_efficiencies(gpu)
     assert set(of_class) == set(WorkClass) - {WorkClass.FREE}
     for work_class, one in of_class.items():
         # Winograd's algorithm for 3 x 3 does at most 2.25 times fewer multiplications in tiles of 2 x 2, four in 4 x 4.
@@ -245,7 +246,7 @@ def test_every_described_gpu_has_a_row_of_its_own():
         for device in Cluster.preset(name).devices
         if device.type == "GPU"
     }
-    assert models <= set(shares.GPU_MODELS)
+    assert models <= set(formulas.GPU_MODELS)
 
 
 # Seconds per step of 32 images: 32 / (images per second at batch 64, synthetic data, fp32), from TensorFlow's

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.attempts import time_program
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import Status
@@ -40,7 +39,7 @@ def evaluator():
         return tf.reduce_sum(tf.matmul(weight, x))
 
     item = Item.from_function(step, tf.ones([64, 64]), name="step")
-    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    problem = analytic_problem(item, Cluster.local(2))
     with RuntimeEvaluator(item, problem, CONFIG) as evaluator:
         yield evaluator
         pids = evaluator.worker_pids

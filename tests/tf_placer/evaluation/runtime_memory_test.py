@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
+from tf_placer.cluster.cluster import Cluster, local_devices
 from tf_placer.evaluation.attempts import time_program
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Status

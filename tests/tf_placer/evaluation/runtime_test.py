@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from tests.tf1_programs import program
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation import attempts, runtime
 from tf_placer.evaluation.attempts import time_program
 from tf_placer.evaluation.runtime import RaceFailed, RuntimeEvaluator, UnplacedFailed
@@ -31,7 +30,7 @@ QUICK = RuntimeConfig(warmup_steps=1, steps=3, keep=2, deadline_s=60.0)
 
 @pytest.fixture(scope="module")
 def cluster() -> Cluster:
-    return Cluster("local", *local_devices(2), kind="local")
+    return Cluster.local(2)
 
 
 def two_chains(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -63,7 +62,7 @@ def _alive(pid: int) -> bool:
 @pytest.fixture(scope="module")
 def one_worker() -> Cluster:
     """Where one worker will do, and does not survive the test."""
-    return Cluster("local", *local_devices(1), kind="local")
+    return Cluster.local(1)
 
 
 @pytest.fixture(scope="module")
@@ -323,9 +322,7 @@ def test_identities_differ_where_times_would(chains, cluster):
     assert same.identity == evaluator.identity
     others = [
         RuntimeEvaluator(item, problem, RuntimeConfig()),
-        RuntimeEvaluator(
-            item, analytic_problem(item, Cluster("local", *local_devices(1), kind="local")), QUICK
-        ),
+        RuntimeEvaluator(item, analytic_problem(item, Cluster.local(1)), QUICK),
         RuntimeEvaluator(_item(endless), analytic_problem(_item(endless), cluster), QUICK),
     ]
     assert all(other.identity != same.identity for other in others)
@@ -371,7 +368,7 @@ def _resident_bytes(pid: int) -> int:
 def test_a_program_runs_where_it_is_put(name, warm_workers):
     found = program(name)
     item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
-    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    problem = analytic_problem(item, Cluster.local(2))
     apart = problem.legalized(np.arange(problem.num_units) % 2)
     assert len(set(apart.tolist())) == 2
     evaluator = warm_workers.evaluator(item, problem, QUICK)

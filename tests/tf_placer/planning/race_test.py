@@ -10,7 +10,6 @@ import tensorflow as tf
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.command_line.place import compare
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
@@ -27,7 +26,7 @@ from tf_placer.runtime.timing import Limit
 from tf_placer.search.methods import Budget
 from tf_placer.workers.local_workers import WorkerError
 
-LIVE = Cluster("local", *local_devices(1), kind="local")
+LIVE = Cluster.local(1)
 PROBLEM = problem_of([100, 300], [])
 PLANS = tuple(
     Timed(name, Placement(PROBLEM, row))

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 import tf_placer
 from tests.tf_placer.rewrite.saved_models import several_signatures
-from tf_placer.cluster.local import local_devices
 from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.rewrite.load_saved_model import rename_saved_devices
 
@@ -25,7 +24,7 @@ def test_a_described_device_that_is_missing_is_named(preset):
 
 def test_more_workers_than_cores_are_told(tmp_path):
     example = several_signatures(tmp_path)
-    cluster = tf_placer.Cluster("local", *local_devices(1), kind="local")
+    cluster = tf_placer.Cluster.local(1)
     item = tf_placer.Item.from_saved_model(example.path, "scaled")
     problem = tf_placer.build_problem(item, cluster, costs="analytic")
     placement = tf_placer.Placement(problem, np.zeros(problem.num_units, np.int32))

@@ -12,7 +12,6 @@ from tests.tf_placer.search.killed import DiesAfter, Kill
 from tf_placer import workloads
 from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -39,7 +38,7 @@ METHODS = {
 @pytest.fixture(scope="module")
 def runtime():
     item = workloads.build("branches_small", branches=2, depth=2, width=8, batch=4)
-    problem = analytic_problem(item, Cluster("local", *local_devices(2), kind="local"))
+    problem = analytic_problem(item, Cluster.local(2))
     with RuntimeEvaluator(item, problem, RuntimeConfig(warmup_steps=1, steps=2, keep=1)) as evaluator:
         yield evaluator
 

@@ -15,14 +15,13 @@ import pytest
 from tests.listening import listening_addresses
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.cluster.local import local_devices
 from tf_placer.workers import fork_server, worker_process
 from tf_placer.workers import fork_server as loopback
 from tf_placer.workers.connection import import_meanwhile
 from tf_placer.workers.local_workers import LocalWorkers
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-CLUSTER = Cluster("local", *local_devices(1), kind="local")
+CLUSTER = Cluster.local(1)
 
 
 def parent_of(pid: int) -> int:
@@ -152,7 +151,7 @@ def run_preloading(library: Path | None, program: str) -> list[str]:
 @pytest.mark.medium
 def test_workers_listen_on_the_loopback_alone_unless_they_are_to_be_open(monkeypatch):
     monkeypatch.delenv(loopback.OPEN_WORKERS, raising=False)
-    cluster = Cluster("local", *local_devices(1), kind="local")
+    cluster = Cluster.local(1)
     with loopback.workers_opened(True):
         to_be_open = LocalWorkers(cluster)
     with LocalWorkers(cluster) as closed, to_be_open as opened:
@@ -219,7 +218,7 @@ def test_a_worker_that_the_library_has_no_effect_on_does_not_start(monkeypatch, 
     without_effect = tmp_path / "empty.so"
     without_effect.touch()
     monkeypatch.setattr("tf_placer.workers.local_workers.loopback_library", lambda: without_effect)
-    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"))
+    workers = LocalWorkers(Cluster.local(1))
     with pytest.raises(InputError, match=r"cannot be kept off the network: .*; --open_workers or .* goes on"):
         workers.start()
     assert workers.pids == ()
@@ -231,7 +230,7 @@ def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_pat
     monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(loopback.LOOPBACK_LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
-    workers = LocalWorkers(Cluster("local", *local_devices(1), kind="local"))
+    workers = LocalWorkers(Cluster.local(1))
     refused = (
         r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
     )

@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Link
-from tf_placer.cluster.local import local_devices
 from tf_placer.workers import worker_process
 from tf_placer.workers.local_workers import LocalWorkers, WorkerError, workers_of
 
@@ -22,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def _local_cluster(cores: int | None = None) -> Cluster:
-    return Cluster("local", *local_devices(cores or len(os.sched_getaffinity(0))), kind="local")
+    return Cluster.local(cores or len(os.sched_getaffinity(0)))
 
 
 def _alive(pid: int) -> bool:
@@ -40,7 +39,7 @@ def test_described_hardware_cannot_be_started():
 
 
 def test_more_workers_than_cores_are_refused():
-    (device,), _ = local_devices(1)
+    (device,) = Cluster.local(1).devices
     count = len(os.sched_getaffinity(0)) + 1
     names = [device.name.replace("task:0", f"task:{task}") for task in range(count)]
     devices = tuple(dataclasses.replace(device, name=name) for name in names)
@@ -76,9 +75,8 @@ def test_no_worker_survives_a_killed_parent():
         """
         import time
         from tf_placer.cluster.cluster import Cluster
-        from tf_placer.cluster.local import local_devices
         from tf_placer.workers.local_workers import LocalWorkers
-        workers = LocalWorkers(Cluster("local", *local_devices(2), kind="local"))
+        workers = LocalWorkers(Cluster.local(2))
         workers.start()
         print(*workers.pids, flush=True)
         time.sleep(600)

@@ -31,7 +31,6 @@ from tf_placer.transform.split.states import (
     State,
     Sum,
     Tensor,
-    data_inputs_of,
     known_values,
 )
 
@@ -50,7 +49,7 @@ class Program:
     """Propagation's view of an item, the same for every batch."""
 
     item: Item  # N ops
-    inputs: tuple[tuple[Tensor, ...], ...]  # [N] producers of each op's data inputs
+    inputs: Sequence[Sequence[Tensor]]  # [N] producers of each op's data inputs
     fetched: tuple[Tensor, ...]
     known: Mapping[Tensor, np.ndarray]  # values that depend on no data
     looping: frozenset[int]  # ops inside loops of Enter and Exit: all that they read has to be in there
@@ -64,7 +63,7 @@ class Program:
         fetches = [parse_input(text)[1:] for text in item.fetches]
         return Program(
             item,
-            data_inputs_of(index),
+            index.inputs,
             tuple((index.id_of_name[name], output) for name, output in fetches),
             known_values(index, item.outputs),
             frozenset(op for op, name in enumerate(index.names) if depth[name] > 0),

@@ -15,7 +15,7 @@ from tf_placer.transform import BATCH_STATISTICS, PART, WHOLE
 from tf_placer.transform.recompute import recompute
 from tf_placer.transform.split.propagate import Program, States, best_states, propagate
 from tf_placer.transform.split.states import WHOLE as ALL
-from tf_placer.transform.split.states import Part, data_inputs_of
+from tf_placer.transform.split.states import Part
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 from tf_placer.transform.split.writer import Writer
 
@@ -45,7 +45,7 @@ class SplitProgram:
     def whole_of(self, batch: int) -> Item:
         """The whole program, loops written out, with tensors as large as of another batch: for costs, not to be run."""
         assert self.straight is not None and self.states is not None  # in several parts
-        item, states, inputs = self.straight.item, self.states, data_inputs_of(self.straight.item.index)
+        item, states, inputs = self.straight.item, self.states, self.straight.item.index.inputs
         state_of = dict(states.of)
         for op in states.why_whole:
             for n, spec in enumerate(item.outputs[op]):

@@ -187,17 +187,9 @@ def part_of_rows(op: OpStates, positions: Sequence[int]) -> Part:
     return state
 
 
-def data_inputs_of(index: GraphIndex) -> tuple[tuple[Tensor, ...], ...]:
-    """[N] producers of each op's data inputs."""
-    inputs: list[list[Tensor]] = [[] for _ in index.names]
-    for producer, output, consumer, _ in index.data_edges.tolist():
-        inputs[consumer].append((producer, output))
-    return tuple(map(tuple, inputs))
-
-
 def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[Tensor, np.ndarray]:
     """Values of small tensors of whole numbers that follow from no data and no estimate; ops in topological order."""
-    inputs = data_inputs_of(index)
+    inputs = index.inputs
     value_of: dict[Tensor, np.ndarray] = {}
     to_run: list[int] = []
     is_known = np.zeros(index.num_ops, bool)

@@ -27,7 +27,6 @@ from tf_placer.graph.program import (
     called_functions,
     fresh_name,
     functions_of,
-    is_compiled,
     op_def,
     renamed_input,
     renamed_node,
@@ -98,7 +97,7 @@ def _trips(item: Item, loop: int, known: Mapping[Tensor, np.ndarray], most_ops: 
     node, library = item.graph_def.node[loop], functions_of(item.graph_def.library)
     body = library[node.attr["body"].func.name]
     inside = [body, *(library[name] for name in sorted(called_functions(body.node_def, library)))]
-    if any(map(is_compiled, inside)):
+    if any(map(op_facts.is_compiled, inside)):
         raise _StaysALoop("XLA compiles its body")
     for op in (op for function in inside for op in function.node_def):
         if op_def(op, library).is_stateful and op.op not in _READS | _HOLDS_FUNCTIONS:
