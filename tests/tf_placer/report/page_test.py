@@ -231,7 +231,7 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement, make):
     ]
     assert section.plan is not None
     assert (
-        section.plan.ops.duration_ns.sum()
+        section.plan.ops["duration_ns"].sum()
         == 2 * placement.problem.compute_ns[range(100), placement.device_of_op].sum()
     )
     assert "keep_unplaced=False" in section.apply[0].text
