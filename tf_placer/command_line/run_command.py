@@ -13,9 +13,8 @@ import rich.console
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Durations, replacing, reserved
-from tf_placer.command_line.explain import explain
+from tf_placer.command_line.inspection import explain, measure, memory, show_profile
 from tf_placer.command_line.list_workloads import find_missing
-from tf_placer.command_line.measure import measure, memory, show_profile
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.request import Request, made_for, recall, request_of
 from tf_placer.command_line.train import train
