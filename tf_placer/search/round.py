@@ -182,7 +182,7 @@ class Run:
         self.context = context
         self.best = Best()
         self.goes_on = True
-        self._config = config
+        self.config = config
         self._method: Any = None
         self._tries_starts = spec.uses_start and not context.rounds
         self._burst = _FIRST_BURST
@@ -227,7 +227,7 @@ class Run:
         return self.spec.build_inside is not None and isinstance(self.context.evaluator, SimulatedEvaluator)
 
     def _built(self) -> Method | Iterator[Round] | Any:
-        spec, config, context = self.spec, self._config, self.context
+        spec, config, context = self.spec, self.config, self.context
         problem, seed = context.problem, context.seed
         if spec.kind is Kind.CONSTRUCTIVE:
             plans = () if context.rounds else made_once(spec.build, problem, config, seed)

@@ -353,20 +353,14 @@ def _run(
     if plan is None and interrupted:
         raise KeyboardInterrupt
     if plan is None:
-        raise NothingFits(_found_nothing(spec.name, context, recorder, tried_all))
+        raise NothingFits(_found_nothing(run, recorder.evaluations, tried_all))
     stop.requested = stop.requested and not interrupted  # this search has answered it
-    return _result(spec, settings, context, recorder, Placement.from_decisions(problem, plan), interrupted)
+    return _result(run, recorder, Placement.from_decisions(problem, plan), interrupted)
 
 
-def _result(
-    spec: MethodSpec,
-    settings: Any,
-    context: Context,
-    recorder: Recorder,
-    placement: Placement,
-    interrupted: bool,
-) -> SearchResult:
-    problem, best, evaluator, starts = context.problem, recorder.best, context.evaluator, context.starts
+def _result(run: Run, recorder: Recorder, placement: Placement, interrupted: bool) -> SearchResult:
+    problem, best, context = placement.problem, recorder.best, run.context
+    evaluator, starts = context.evaluator, context.starts
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
     simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(problem)
     single_device_s, proven_s, reported = starts.single_device_s, recorder.proven_s, simulator.tells
@@ -380,7 +374,7 @@ def _result(
     names = [device.name for device in problem.cluster.devices]
     return SearchResult(
         placement=placement,
-        method=spec.name,
+        method=run.spec.name,
         seed=context.seed,
         evaluator=evaluator.identity["evaluator"],
         runtime_s=runtime_s if is_simulated else best.runtime_s,
@@ -391,17 +385,18 @@ def _result(
         search_s=recorder.elapsed_s,
         interrupted=interrupted,
         history=tuple(recorder.history),
-        settings=recorded(settings),
-        found_by=best.found_by or spec.name,
+        settings=recorded(run.config),
+        found_by=best.found_by or run.spec.name,
         # What is proven is in whole nanoseconds, which means over several orders are not.
         proven_s=min(proven_s, runtime_s),
         order=best.order or NO_ORDER,
     )
 
 
-def _found_nothing(name: str, context: Context, recorder: Recorder, tried_all: bool) -> str:
+def _found_nothing(run: Run, evaluations: int, tried_all: bool) -> str:
     """One line with a remedy that can help, and the plan nearest to fitting."""
-    problem, simulated = context.problem, isinstance(context.evaluator, SimulatedEvaluator)
+    context, problem = run.context, run.context.problem
+    simulated = isinstance(context.evaluator, SimulatedEvaluator)
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
@@ -415,8 +410,8 @@ def _found_nothing(name: str, context: Context, recorder: Recorder, tried_all: b
     elif tried_all:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
-        f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
-        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
+        f"method {run.spec.name!r} found no placement of {problem.name!r} that {what} cluster "
+        f"{problem.cluster.name!r} in {evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
     )
 
 
