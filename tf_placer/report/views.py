@@ -8,14 +8,13 @@ import pathlib
 import platform
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import rich.console
-import rich.table
 import tensorflow as tf
+from rich.table import Column, Table
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
 from tf_placer.planning.outcome import (
@@ -142,11 +141,10 @@ def _section(
     if outcome.kept is not None:
         curves = [(progress, False) for progress in outcome.kept.progress]
     elif outcome.searches:  # of a live search, each
-        count: Counter[str] = Counter()
-        for search in outcome.searches:
-            count[search.method] += 1
-            progress = f"{search.method}, search {count[search.method]}", *search.progress
-            curves.append((progress, search.method == outcome.written.name))
+        names = [search.method for search in outcome.searches]
+        for i, search in enumerate(outcome.searches):
+            title = f"{names[i]}, search {names[: i + 1].count(names[i])}"
+            curves.append(((title, *search.progress), names[i] == outcome.written.name))
     else:
         searched = [(row, row.search) for row in outcome.candidates]
         curves = [((row.title, *done.progress), row is outcome.written) for row, done in searched if done]
@@ -172,12 +170,12 @@ def _section(
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
             {
-                "name": bound,
-                "bound_s": bound_s,
-                "is_tightest": bound == outcome.tightest_bound,
-                "about": MEANING[bound],
+                "name": name,
+                "bound_s": s,
+                "is_tightest": name == outcome.tightest_bound,
+                "about": MEANING[name],
             }
-            for bound, bound_s in outcome.bounds
+            for name, s in outcome.bounds
         ),
         plan=plan,
         curves=tuple(
@@ -218,11 +216,9 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
     """Prints the table, the verdict, and what to know before believing either."""
     console.print(table(outcome))
     if outcome.by_layer is not None:
-        layers = rich.table.Table(title="layers of the plan written")
-        for column in LAYER_COLUMNS[:2]:
-            layers.add_column(column, overflow="fold")
-        for column in LAYER_COLUMNS[2:]:
-            layers.add_column(column, justify="right")
+        columns = [Column(name, overflow="fold") for name in LAYER_COLUMNS[:2]]
+        columns += [Column(name, justify="right") for name in LAYER_COLUMNS[2:]]
+        layers = Table(*columns, title="layers of the plan written")
         problem, by_layer = outcome.placement.problem, outcome.by_layer.layers
         for row in layer_rows(problem, by_layer, outcome.placement.device_of_unit, MOST_ROWS):
             sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
@@ -234,7 +230,7 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def table(outcome: Outcome) -> rich.table.Table:
+def table(outcome: Outcome) -> Table:
     """A row for each of ``Outcome.rows`` and each bound; a column holds the times of one clock.
 
     Where rows are of several forms of the program, each has the lower bound of its own.
@@ -252,16 +248,11 @@ def table(outcome: Outcome) -> rich.table.Table:
     if len(shown_forms) == 1 and main.problem.splitting is None:
         title += f": {sizes[0]}"
     else:
-        head, *tail = (
-            f"{'the batch ' if form is main else ''}{form.title}: {size}"
-            for form, size in zip(shown_forms, sizes, strict=True)
-        )
-        title = "; ".join([f"{title}, {head}", *tail])
-    rows = rich.table.Table(title=title)
-    rows.add_column("step time of", min_width=_TITLE)
+        titles = (f"{form.title}: {size}" for form, size in zip(shown_forms, sizes, strict=True))
+        title = f"{title}, the batch {'; '.join(titles)}"
+    rows = Table(Column("step time of", min_width=_TITLE), title=title)
     for column in (*columns, *["bound"] * has_forms, "tried", "peak"):
         rows.add_column(column, justify="right")
-
     for row in outcome.rows:
         cells = [milliseconds(row.seconds(c)) for c in clocks]
         if row.simulated_s is None and row.status_name != "OK":
@@ -295,21 +286,18 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     placement, written = outcome.placement, outcome.written
     problem, devices = outcome.problem, outcome.problem.cluster.devices
     row = placement.device_of_unit
-    times_by_clock = {
-        clock: [
-            f"{plan.title} {milliseconds(s)}"
-            for plan in (written, *outcome.beside)
-            if (s := plan.seconds(clock)) is not None
-        ]
-        for clock in Clock
-    }
+    timed = [(plan, clock) for clock in Clock for plan in (written, *outcome.beside)]
+    times_by_clock = dict[str, list[str]]()
+    for plan, clock in timed:
+        if (seconds := plan.seconds(clock)) is not None:
+            times_by_clock.setdefault(clock.value, []).append(f"{plan.title} {milliseconds(seconds)}")
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
         *([f"the plan is {comparison}"] if (comparison := outcome.notes.get(Note.BESIDE_UNPLACED)) else []),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
-        *(f"{clock.value}: {', '.join(times)} a step" for clock, times in times_by_clock.items() if times),
+        *(f"{clock}: {', '.join(times)} a step" for clock, times in times_by_clock.items()),
         f"no plan can be faster than {milliseconds(outcome.lower_bound_s)} in the simulator",
         *([] if written.clock is not Clock.SIMULATED else ["not timed beside the unplaced function"]),
     ]
