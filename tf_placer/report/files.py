@@ -186,7 +186,8 @@ def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
 
 
 def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    least, needs = outcome.search.least_memory, outcome.room and dataclasses.asdict(outcome.room)
+    least, room = outcome.search.least_memory, outcome.room
+    needs = None if room is None else dataclasses.asdict(room)
     if needs is not None:
         needs["smallest_preset"] = needs.pop("preset")
     names = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
