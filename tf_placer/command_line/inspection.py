@@ -48,9 +48,6 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       The same as JSON: ``steps``, a row of the table each, the plan's first; ``verdict``; ``gain``, ``load`` and
       ``timed_at_s`` as in summary.json; ``audit``, None where the plan did not run. Times are seconds, None where they
       are not known.
-
-    Raises:
-      InputError: the plan is for another graph or cluster.
     """
     log = Log(console)
     import_meanwhile(request.cluster)

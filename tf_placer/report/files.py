@@ -10,7 +10,7 @@ from typing import Any
 
 from tf_placer.base.files import replacing
 from tf_placer.base.quantities import known
-from tf_placer.planning.outcome import DATA_PARALLEL, ByLayer, Clock, Note, Outcome, Timed
+from tf_placer.planning.outcome import DATA_PARALLEL, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.sentences import headline
 from tf_placer.report.views import page_of_run
@@ -144,7 +144,13 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         **_of_memory(outcome),
     }
     if outcome.by_layer is not None:
-        data |= _of_layers(outcome, outcome.by_layer)
+        of_layers = None if outcome.by_layer.whole is None else row
+        data |= {
+            "layers": outcome.by_layer.num_layers,
+            "by_layer_s": of_layers and of_layers.simulated_s,
+            "by_op_s": written.simulated_s,
+            "by_layer_peak_bytes": of_layers and of_layers.peak_bytes,
+        }
     for row in [row for row in outcome.rows if row.name == DATA_PARALLEL][:1]:
         data[DATA_PARALLEL] = {
             **_timed(outcome, row),
@@ -172,16 +178,6 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
         "lower_bound_s": None if form is None else form.lower_bound_s,
         "is_written": row is outcome.row_written,
         "status": row.status_name,
-    }
-
-
-def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
-    whole, devices = by_layer.whole, [device.name for device in outcome.problem.cluster.devices]
-    return {
-        "layers": by_layer.num_layers,
-        "by_layer_s": whole and whole.runtime_s,
-        "by_op_s": outcome.written.simulated_s,
-        "by_layer_peak_bytes": whole and dict(zip(devices, whole.peak_bytes.tolist(), strict=True)),
     }
 
 

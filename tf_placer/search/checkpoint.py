@@ -93,11 +93,7 @@ class Checkpoint:
             self._write(folder, None, None)
 
     def settings_are(self, settings: Mapping[str, Any]) -> None:
-        """Says what the method is set to, as JSON data.
-
-        Raises:
-          InputError: the folder holds a search with other settings.
-        """
+        """Notes the method's settings, JSON data; raises InputError if the folder holds a search with others."""
         self._settings = json.loads(json.dumps(settings))
         if self._document.get("settings") is not None:
             self._refuse_other(self._document["settings"], self._settings)
@@ -105,8 +101,7 @@ class Checkpoint:
     def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
         """Restores a learner from the last save, and saves its variables from now on; see ``settings_are``.
 
-        Raises:
-          InputError: other settings, or the saved variables are damaged.
+        Raises InputError where what was saved is damaged, as ``track_state`` does.
         """
         if settings is not None:
             self.settings_are(settings)
@@ -120,9 +115,6 @@ class Checkpoint:
         """The same for a planner without variables, by its ``state``; returns whether there was one.
 
         Its file has arrays as they are, everything else as JSON.
-
-        Raises:
-          InputError: the saved state is damaged.
         """
 
         def write(prefix: pathlib.Path) -> None:

@@ -134,10 +134,8 @@ def _plain_plans(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
     """Examples of a step, the most that one accelerator holds, that all hold, and that one holds with ops done again.
 
-    All is simulated, without search. Where even ``MOST_EXAMPLES`` fit, no more are tried.
-
-    Raises:
-      InputError: no batch is found in the program.
+    All is simulated, without search. Where even ``MOST_EXAMPLES`` fit, no more are tried. Raises InputError where no
+    batch is found in the program.
     """
     program, capacity, counted = split_program(item, 2), cluster.capacity_bytes(), cluster.accelerators()
     whole = program.whole_of(program.batch)

@@ -65,11 +65,7 @@ def check_name(name: str) -> None:
 
 
 def find(name: str) -> MethodSpec:
-    """The row of the method called ``name``.
-
-    Raises:
-      InputError: unknown name; the message gives the nearest ones.
-    """
+    """The row of the method called ``name``; raises InputError as ``check_name``."""
     check_name(name)
     if name not in _METHODS:
         values = vars(importlib.import_module(MODULES[name])).values()

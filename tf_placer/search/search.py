@@ -42,7 +42,7 @@ from tf_placer.search.methods import (
     configured,
     recorded,
 )
-from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
+from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult
 from tf_placer.search.round import Context, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]
@@ -196,7 +196,7 @@ def _wrapped(
             "leave it out"
         )
     spec = spec if order == NO_ORDER else under_orders(spec, order)
-    progress = progress or Silent()
+    progress = progress or Progress()
     with interrupt.stoppable() as stop, progress:
         run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
         if objective.is_memory:
@@ -228,8 +228,7 @@ def _wrapped(
 def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray | None:
     """[K, U] where to begin; None, with a warning, where the method begins nowhere.
 
-    Raises:
-      InputError: no legal placements of this problem, nor of one with the same units and devices.
+    Raises InputError for what is no legal placement of this problem, nor of one with the same units and devices.
     """
     is_several = isinstance(start, np.ndarray | list | tuple) and not (len(start) and np.isscalar(start[0]))
     plans = cast(Sequence[Any], start if is_several else [start])
@@ -432,14 +431,9 @@ def _check_memory(problem: Problem) -> None:
 
 @eagerly()
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
-    """Result of a search that evaluates one given plan in the simulator.
-
-    Raises:
-      NothingFits: it does not fit in memory.
-    """
-
+    """Result of a search that evaluates one given plan in the simulator; raises NothingFits."""
     _check_memory(problem)
     spec = methods.own_rounds(name, lambda context: iter([evaluated(context, plan)]))
     recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), interrupt.Stop()
     simulator = SimulatedEvaluator(problem)
-    return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Silent().show)
+    return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Progress().show)
