@@ -375,16 +375,11 @@ def _digest(key: dict[str, str], value: Any) -> str:
     return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
 
 
-def durations_file() -> pathlib.Path:
-    """``durations.json`` in the user's cache."""
-    return user_cache_folder() / "durations.json"
-
-
 class Durations:
-    """Seconds that work took on this machine, by kind of work: a JSON object in a file."""
+    """Seconds that work took on this machine, by kind of work: JSON in a file, ``durations.json`` of the cache."""
 
     def __init__(self, file: pathlib.Path | None = None) -> None:
-        self._file = file or durations_file()
+        self._file = file or user_cache_folder() / "durations.json"
 
     def of(self, key: str, rule_s: Any = None) -> Any:
         """Seconds of the last time, or ``rule_s`` where the work was never done."""

@@ -65,11 +65,6 @@ class Library:
     def file_name(self) -> str:
         return f"{self.name}_{self.fingerprint}.so"
 
-    @property
-    def kept_in(self) -> tuple[pathlib.Path, ...]:
-        """Folders to look in; the first writable one keeps a new file."""
-        return self.folder, user_cache_folder()
-
 
 def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Version of the installed TensorFlow, without an import, and its flags for ``Library.flags`` and ``places``."""
@@ -99,7 +94,10 @@ def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> li
     built_of = dict(zip(missing, _compile(missing, is_announced), strict=True)) if missing else {}
     for library, built in built_of.items():
         reasons = []
-        for folder in library.kept_in:  # it moves to the first writable folder, if there is one
+        for folder in (
+            library.folder,
+            user_cache_folder(),
+        ):  # it moves to the first writable folder, if there is one
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
@@ -131,7 +129,7 @@ def existing_file(library: Library) -> pathlib.Path | None:
     if prebuilt := prebuilt_file(library):
         return prebuilt
     scratch = pathlib.Path(_folder_of_this_process().name)
-    for path in (folder / library.file_name for folder in (*library.kept_in, scratch)):
+    for path in (folder / library.file_name for folder in (library.folder, user_cache_folder(), scratch)):
         if not path.is_file():
             continue
         with contextlib.suppress(OSError), open(path, "rb") as file:

@@ -40,10 +40,6 @@ class Span(NamedTuple):
     end_ns: int
     args: dict[str, Any]
 
-    def since(self, begin_ns: int) -> Span:
-        """The span with times since another begin."""
-        return self._replace(start_ns=self.start_ns - begin_ns, end_ns=self.end_ns - begin_ns)
-
 
 class TraceProcess:
     """Collects the events of one process: rows of spans, counters and arrows.
@@ -109,11 +105,6 @@ def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
     return lanes
 
 
-def scope_of(name: str) -> str:
-    """The name scope of an op: what stands before its last slash."""
-    return name.rpartition("/")[0]
-
-
 def _us(time_ns: int) -> float:
     return int(time_ns) / 1000
 
@@ -166,7 +157,7 @@ class _SimulatedProcess(TraceProcess):
             args |= {
                 "type": self._problem.op_types[op],
                 "unit": int(self._problem.unit_of_op[op]),
-                "scope": scope_of(name),
+                "scope": name.rpartition("/")[0],
             }
             splitting = self._problem.splitting
             if splitting is not None and (part := splitting.part_of(name)) != SHARED:
@@ -223,7 +214,7 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata) -> list[
             elif node.node_name != _SOURCE:
                 # Type and unit are the plan's: the trace has the kernel's type, which differs among processors.
                 op, kernel = owner(node.node_name, number_of), _TYPE.search(node.timeline_label)
-                args = {"scope": scope_of(node.node_name), "type": kernel[1] if kernel else ""}
+                args = {"scope": node.node_name.rpartition("/")[0], "type": kernel[1] if kernel else ""}
                 if op is not None:  # not the runtime's own
                     number = number_of[op]
                     args |= {"type": problem.op_types[number], "unit": int(problem.unit_of_op[number])}
@@ -235,7 +226,12 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata) -> list[
         for is_receipt, row in ((False, label), (True, f"received by {label}")):
             if (spans := spans_of[name, is_receipt]) or not is_receipt:
                 process.add_spans(
-                    row, [span.since(begin_ns) for span in spans if span.end_ns > span.start_ns]
+                    row,
+                    [
+                        span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
+                        for span in spans
+                        if span.end_ns > span.start_ns
+                    ],
                 )
     return process.events
 

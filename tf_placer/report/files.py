@@ -23,6 +23,7 @@ from tf_placer.transform.fusion.costs import savings_of
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 _OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
 _OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
+_OF_MEMORY = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 NODE_DATA = "model_explorer.json"  # where it is asked for
 _COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
@@ -91,6 +92,13 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         rivals.append(written)
     # A plan in parts has searched another program.
     single = outcome.single if outcome.form.parts > 1 else None
+    least, needs = search.least_memory, None if outcome.room is None else dataclasses.asdict(outcome.room)
+    if needs is not None:
+        needs["smallest_preset"] = needs.pop("preset")
+    of_memory: tuple[Any, ...] = (None,) * len(_OF_MEMORY)
+    if least is not None:
+        of_fastest = least.fastest.runtime_s, least.fastest.peak_bytes
+        of_memory = (least.slow_down, *of_fastest, least.share, known(least.bound_share))
     data = {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -141,7 +149,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         ],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
-        **_of_memory(outcome),
+        "objective": "time" if least is None else "memory",
+        **dict(zip(_OF_MEMORY, of_memory, strict=True)),
+        "single_device_needs": needs,
     }
     if outcome.by_layer is not None:
         of_layers = None if outcome.by_layer.whole is None else row
@@ -179,17 +189,3 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
         "is_written": row is outcome.row_written,
         "status": row.status_name,
     }
-
-
-def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    least, room = outcome.search.least_memory, outcome.room
-    needs = None if room is None else dataclasses.asdict(room)
-    if needs is not None:
-        needs["smallest_preset"] = needs.pop("preset")
-    names = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
-    values: tuple[Any, ...] = (None,) * len(names)
-    if least is not None:
-        times = least.slow_down, least.fastest.runtime_s
-        values = (*times, least.fastest.peak_bytes, least.share, known(least.bound_share))
-    objective = "time" if least is None else "memory"
-    return {"objective": objective, **dict(zip(names, values, strict=True)), "single_device_needs": needs}

@@ -164,10 +164,10 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
     for part, step_s in outcome.schedule.items():
         without_s = step_s["without_s"]
         takes = "not fit in memory" if without_s is None else f"take {milliseconds(without_s)}"
-        what = "The plan also orders ops by control edges"
-        what = what if part == "order" else savings_of(outcome.placement).sentence()
+        subject = "The plan also orders ops by control edges"
+        subject = subject if part == "order" else savings_of(outcome.placement).sentence()
         with_them = f"{milliseconds(step_s['with_s'])} in the simulator"
-        texts[part] = f"{what}: {with_them}; without them the step would {takes}."
+        texts[part] = f"{subject}: {with_them}; without them the step would {takes}."
     if fused := outcome.notes.get(Note.FUSED):
         texts["fused"] = fused
     return list(texts.values())
@@ -332,8 +332,8 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     phrases, start = list[str](), ""
     for place, run in itertools.groupby(placed, key=lambda pair: pair[0]):
         names = [name for _, name in run]
-        more = f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""
-        phrases.append(f"{names[0]}{more} {on_place[place]}")
+        end = f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""
+        phrases.append(f"{names[0]}{end} {on_place[place]}")
     if len(phrases) > _MOST_RUNS:
         counts, start = Counter(places).most_common(), f"of {len(labels)} layers "
         rest = sum(count for _, count in counts[_MOST_RUNS:])
@@ -422,8 +422,8 @@ def fidelity_sentence(model: str) -> str:
             f"No published step times of networks on {model} were found; simulated times of other GPUs are typically "
             f"within {share} of published ones ({_PAGE})."
         )
-    own = f", {figures['own']:.0f} measured by us" if figures["own"] else ""
-    kind, count = "measured" if own else "published", f"{figures['rows']:.0f} steps{own}"
+    ours = f", {figures['own']:.0f} measured by us" if figures["own"] else ""
+    kind, count = "measured" if ours else "published", f"{figures['rows']:.0f} steps{ours}"
     return f"Simulated times on {model} are typically within {share} of {kind} ones ({count}; {_PAGE})."
 
 

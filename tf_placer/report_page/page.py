@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import hashlib
 import html
 import itertools
@@ -125,7 +124,8 @@ def page_html(page: Page) -> str:
     Only the scripts of this package run: the page's own policy names them by their hashes, so text that comes with a
     program can start nothing, and nothing is loaded from anywhere.
     """
-    scripts = {"echarts": _asset(_ECHARTS), "script": "\n".join(_asset(_ASSETS / name) for name in _SCRIPTS)}
+    scripts = {"echarts": _ECHARTS.read_text(encoding="utf8")}
+    scripts["script"] = "\n".join((_ASSETS / name).read_text(encoding="utf8") for name in _SCRIPTS)
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # What a program calls its ops cannot leave the strings that it is in.
@@ -133,11 +133,11 @@ def page_html(page: Page) -> str:
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}",
         "title": html.escape(page.title),
-        "style": _asset(_ASSETS / "page.css"),
+        "style": (_ASSETS / "page.css").read_text(encoding="utf8"),
         "data": data,
         **scripts,
     }
-    return _SLOT.sub(lambda slot: parts[slot[1]], _asset(_ASSETS / "page.html"))
+    return _SLOT.sub(lambda slot: parts[slot[1]], (_ASSETS / "page.html").read_text(encoding="utf8"))
 
 
 def _plain(value: Any) -> Any:
@@ -153,11 +153,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@functools.cache
-def _asset(path: pathlib.Path) -> str:
-    return path.read_text(encoding="utf8")
-
-
 def draw_step(
     problem: Problem, decisions: Decisions, traced: tf.compat.v1.RunMetadata | None = None
 ) -> StepView:
@@ -171,10 +166,12 @@ def draw_step(
     measured = np.zeros((0, 2), int) if traced is None else measured_spans(problem, traced)
     labels = problem.cluster.labels
     layers = layers_of_parts(problem)
-    types, type_of_op = _numbered(problem.op_types)
+    types = tuple(dict.fromkeys(problem.op_types))
+    number_of_type = {op_type: i for i, op_type in enumerate(types)}
     # Names in two parts: up to the last slash, which many share, and the rest.
     names = [name.rpartition("/") for name in problem.op_names]
-    scopes, scope_of_op = _numbered([scope + slash for scope, slash, _ in names])
+    scopes = tuple(dict.fromkeys(scope + slash for scope, slash, _ in names))
+    number_of_scope = {scope: i for i, scope in enumerate(scopes)}
     output_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
     # What stays of each unit, at its first variable, or at its first op without any.
     is_variable = np.isin(problem.op_types, sorted(VARIABLES))
@@ -197,9 +194,10 @@ def draw_step(
         layer_name=tuple(name.rpartition("/")[2] for name in layers.names),
         layer_parent=layers.parent,
         ops={
-            "scope": scope_of_op,  # its position, and what follows it in the name
+            # Its position, and what follows it in the name.
+            "scope": np.array([number_of_scope[scope + slash] for scope, slash, _ in names], np.int32),
             "leaf": [leaf for *_, leaf in names],
-            "type": type_of_op,
+            "type": np.array([number_of_type[op_type] for op_type in problem.op_types], np.int32),
             "layer": layers.layer_of_op,
             "device": timeline.device_of_op,
             "part": problem.part_of_op(),  # of the batch that the op is a copy for; -1 where it is none
@@ -228,12 +226,6 @@ def draw_step(
         memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
         path_links=_path_links(timeline),
     )
-
-
-def _numbered(words: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The distinct words in their order, and [N] int32 positions of all in it."""
-    position = {word: i for i, word in enumerate(dict.fromkeys(words))}
-    return tuple(position), np.array([position[word] for word in words], np.int32)
 
 
 def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:

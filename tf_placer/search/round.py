@@ -21,7 +21,7 @@ from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.planner import Best, Method, Round
 from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
-from tf_placer.search.checkpoint import Checkpoint, Kept
+from tf_placer.search.checkpoint import Checkpoint
 
 
 class Starts:
@@ -119,7 +119,7 @@ class Context:
     given: np.ndarray | None  # [K, U], K >= 1, where a method that improves a placement has to begin
     seed: int  # fixes everything random
     rounds: int  # made before the search was interrupted; the method goes on after them
-    checkpoint: Checkpoint | Kept  # keeps what a method has learned, see ``Checkpoint.track``
+    checkpoint: Checkpoint  # keeps what a method has learned, see ``Checkpoint.track``
     evaluations_left: Callable[[], float] = lambda: math.inf  # infinite where only time counts
     used: Callable[[], float] = lambda: 0.0  # share of the budget that is used up, from 0 on
     priority_of_op: np.ndarray | None = None  # [N] int32 of every plan; None where plans decide no order

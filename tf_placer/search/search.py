@@ -396,6 +396,7 @@ def _found_nothing(run: Run, evaluations: int, tried_all: bool) -> str:
     """One line with a remedy that can help, and the plan nearest to fitting."""
     context, problem = run.context, run.context.problem
     simulated = isinstance(context.evaluator, SimulatedEvaluator)
+    room = room_needed(problem) if simulated else None
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
@@ -410,22 +411,17 @@ def _found_nothing(run: Run, evaluations: int, tried_all: bool) -> str:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
         f"method {run.spec.name!r} found no placement of {problem.name!r} that {what} cluster "
-        f"{problem.cluster.name!r} in {evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
+        f"{problem.cluster.name!r} in {evaluations} tries; {remedy}{f': {room}' if room else ''}"
     )
-
-
-def _room(problem: Problem) -> str:
-    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
-    room = room_needed(problem)
-    return "" if room is None else f": {room}"
 
 
 def _check_memory(problem: Problem) -> None:
     """Raises NothingFits where provably no placement fits."""
     if lacking := shortage(problem):
+        room = room_needed(problem)
         raise NothingFits(
             f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
-            f"give a smaller batch or model, or devices with more memory{_room(problem)}"
+            f"give a smaller batch or model, or devices with more memory{f': {room}' if room else ''}"
         )
 
 
@@ -434,6 +430,6 @@ def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult
     """Result of a search that evaluates one given plan in the simulator; raises NothingFits."""
     _check_memory(problem)
     spec = methods.own_rounds(name, lambda context: iter([evaluated(context, plan)]))
-    recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), interrupt.Stop()
+    recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(), interrupt.Stop()
     simulator = SimulatedEvaluator(problem)
     return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Progress().show)
