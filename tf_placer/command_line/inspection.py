@@ -109,7 +109,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
 
 def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
-    """Prints the profile of a program on the live cluster, measured or kept, and returns it as JSON, in seconds."""
+    """Prints and returns the profile of a program on the live cluster, measured or kept; JSON in seconds."""
     log = Log(console)
     with log:
         log.announce(reading(request, log))
@@ -302,7 +302,7 @@ def explain(
 
 
 def _crossing(placement: Placement, units: np.ndarray) -> dict[str, list[dict[str, Any]]]:
-    """Tensors that some units send to other devices, and those they receive from others, the largest first."""
+    """Tensors that some units send to and receive from other devices, the largest first."""
     problem, graph = placement.problem, placement.problem.op_graph
     names, device = [device.name for device in problem.cluster.devices], placement.device_of_op
     member = np.isin(problem.unit_of_op, units)
@@ -488,7 +488,7 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
 
 
 def _change(move: dict[str, Any]) -> str:
-    """Effect of a move of ``_moves`` on the step, or why it cannot be."""
+    """Effect of a move of ``_moves`` on the step, or the reason against the move."""
     status, step_s, change_s = move["status"], move["step_s"], move["change_s"]
     if status != Status.OK.name:
         return f"{'not there' if status == Status.ILLEGAL.name else status}: {move['message']}"

@@ -1,4 +1,4 @@
-"""`place` and `compare`: from a request to what is written; reading the program that a command is about."""
+"""`place` and `compare`: from a request to an outcome; reading the program of a command."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Finish = Callable[[Outcome], object]
 def place(
     request: Request, method: str, console: rich.console.Console, finish: Finish = lambda outcome: None
 ) -> Outcome:
-    """Finds one method's placement, and those of plainer ones beside it (``find``); the fastest is ``written``.
+    """Finds one method's placement, and rivals by plainer methods (``find``); the fastest is ``written``.
 
     With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written is made of it, in
     whole layers. Where the batch is not tried in parts, the report has what that takes, if there is time. ``finish``
@@ -119,7 +119,7 @@ def place_signatures(
     finish: Callable[[str, Outcome], object],
     reserve_s: float = 0.0,
 ) -> None:
-    """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
+    """Places signatures of a SavedModel, one after the other; ops shared with an earlier one stay on its devices.
 
     Signatures that the model was exported with, but for those placed anew, come before all of these.
 

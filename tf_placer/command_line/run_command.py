@@ -121,7 +121,7 @@ def _place_saved_model(
 
 @contextlib.contextmanager
 def _told(outcome: Outcome, console: rich.console.Console) -> Iterator[None]:
-    """Prints an outcome; a press of Ctrl-C loses nothing while it is written."""
+    """Prints an outcome; a press of Ctrl-C while writing loses nothing."""
     with interrupt.stoppable() as stop:
         stop.holds_plan, stop.requested = True, False
         print_report(outcome, console)

@@ -64,7 +64,7 @@ class Source(Program):
 
     @property
     def is_anew(self) -> bool:
-        """True if its graph is traced anew, which takes long; once it was, it is kept."""
+        """True if the graph must still be traced, which takes long; a traced one is kept."""
         return self.workload is not None and not is_kept(self.workload)
 
     @property

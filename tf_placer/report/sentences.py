@@ -181,7 +181,7 @@ def bounds_sentences(outcome: Outcome) -> list[str]:
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
+    """Sentences on an interrupted search, guessed costs and sizes, and the distance of simulated GPUs from real ones."""
     problem = outcome.problem
     is_cut = outcome.search.interrupted
     sentences = ["The search was interrupted; this is the best plan so far."] if is_cut else []
@@ -275,7 +275,7 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
-    """Sentences on how much slower a plan of whole layers is; none unless it was asked for."""
+    """Sentences on how much slower a plan of whole layers is; none unless asked for."""
     by_layer, plan = outcome.by_layer, outcome.written.placement
     if by_layer is None:
         return []
@@ -399,7 +399,7 @@ def why_not(outcome: Outcome) -> str:
 
 
 def _last_times(outcome: Outcome) -> str:
-    """The plan's time by its last clock beside that of its rival, and what it saves."""
+    """The plan's and its rival's time by the plan's last clock, and the share saved."""
     gained = outcome.gain
     if gained is None:
         return "a time that is not known"

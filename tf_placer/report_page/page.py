@@ -1,4 +1,4 @@
-"""Content of a report's page, as data: a step drawn for each plan, and all of it as one HTML file."""
+"""Content of a report's page, as data: a step drawn for each plan, and the page as one HTML file."""
 
 from __future__ import annotations
 

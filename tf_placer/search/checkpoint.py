@@ -1,4 +1,4 @@
-"""Checkpoints of a search on disk: it resumes where it was when its process is killed."""
+"""Checkpoints of a search on disk, from which a killed process resumes."""
 
 from __future__ import annotations
 

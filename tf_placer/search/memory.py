@@ -385,7 +385,7 @@ class _Step:
 def _parked_sets(
     step: _Step, nothing: _Choice, read: np.ndarray, large: np.ndarray
 ) -> Iterator[Collection[int]]:
-    """Outputs that are parked together, of ``large`` ones: what is made first before the rest, or what is largest."""
+    """Sets of ``large`` outputs to park together: the first ones made, or the largest, by share of all bytes."""
     for key in (step.end_ns, -read) if len(large) else ():
         parking = large[np.argsort(key[large], kind="stable")].tolist()
         parked_share = np.cumsum(read[parking]) / read.sum()

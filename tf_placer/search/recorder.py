@@ -1,4 +1,4 @@
-"""Result of a search, the recorder that keeps best plan, count and history while it runs, and what shows them."""
+"""Result of a search, the recorder of its best plan, count and history, and their display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A method at work: its context and starting plans, and the run that asks it, evaluates its plans and tells it."""
+"""A method at work: its context, its starting plans, and the run that evaluates its proposals."""
 
 from __future__ import annotations
 
