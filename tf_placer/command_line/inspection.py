@@ -295,8 +295,14 @@ def explain(
         table = _table(f"{title} elsewhere", "on", (f"{moved}'s work", "step, simulated"))
         table.add_column("change", overflow="fold")
         for move in moves:
-            times = milliseconds(move["work_s"]), milliseconds(move["step_s"])
-            table.add_row(move["on"], *times, _change(move))
+            step_s, change_s, status = move["step_s"], move["change_s"], move["status"]
+            share = None if change_s is None else excess(step_s, step_s - change_s)
+            change = f"{milliseconds(change_s, signed=True)} ({percentage(share, signed=True)})"
+            if status != Status.OK.name:
+                change = f"{'not there' if status == Status.ILLEGAL.name else status}: {move['message']}"
+            elif move["is_planned"]:
+                change = "as planned"
+            table.add_row(move["on"], milliseconds(move["work_s"]), milliseconds(step_s), change)
         console.print(table)
     return {**about, "moves": moves}
 
@@ -485,16 +491,6 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
             move |= {"status": Status.ILLEGAL.name, "message": why}
         moves.append(move)
     return moves
-
-
-def _change(move: dict[str, Any]) -> str:
-    """Effect of a move of ``_moves`` on the step, or the reason against the move."""
-    status, step_s, change_s = move["status"], move["step_s"], move["change_s"]
-    if status != Status.OK.name:
-        return f"{'not there' if status == Status.ILLEGAL.name else status}: {move['message']}"
-    share = None if change_s is None else excess(step_s, step_s - change_s)
-    change = f"{milliseconds(change_s, signed=True)} ({percentage(share, signed=True)})"
-    return "as planned" if move["is_planned"] else change
 
 
 def _table(title: str, subject: str, columns: Sequence[str]) -> Table:

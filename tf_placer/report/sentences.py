@@ -181,7 +181,7 @@ def bounds_sentences(outcome: Outcome) -> list[str]:
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences on an interrupted search, guessed costs and sizes, and the distance of simulated GPUs from real ones."""
+    """Sentences on an interrupted search, guessed costs and sizes, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
     is_cut = outcome.search.interrupted
     sentences = ["The search was interrupted; this is the best plan so far."] if is_cut else []
