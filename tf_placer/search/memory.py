@@ -57,11 +57,9 @@ class Room:
 
     def __str__(self) -> str:
         held = ", ".join(f"{name!r} ({size(num_bytes)})" for name, num_bytes in self.holders.items())
-        machine = (
-            "no described machine holds the step on its accelerators"
-            if self.preset is None
-            else f"the smallest described machine whose accelerators hold the step is {self.preset}"
-        )
+        machine = "no described machine holds the step on its accelerators"
+        if self.preset is not None:
+            machine = f"the smallest described machine whose accelerators hold the step is {self.preset}"
         return (
             f"{short_device_name(self.device)} has {size(self.has_bytes)} and would need {size(self.needed_bytes)} "
             f"({self.needed_bytes} bytes), most of it for the units of {held}; {machine}"
@@ -141,7 +139,7 @@ def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
     whole = program.whole_of(program.batch)
     passes, problem = Passes.of(whole.index.names, whole.index.edges), analytic_problem(whole, cluster)
     may = recomputable(whole, passes)
-    held = _held_bytes(problem, passes, may)
+    held, _ = _held_bytes(problem, passes, may)
     choices = dict.fromkeys(tuple(choice.ops) for choice in _choices(problem, may, held, passes))
     again = min(choices, key=lambda ops: device_peaks(with_copies(problem, passes, ops))[0][counted.argmax()])
 
@@ -223,7 +221,7 @@ def recomputation(
         return item, None
     may = recomputable(item, passes) if recomputes else nothing
     may_park = parkable(item, passes) if parks else nothing
-    held = _held_bytes(problem, passes, may | may_park)
+    held, read = _held_bytes(problem, passes, may | may_park)
 
     def judged(choice: _Choice) -> tuple[float, float, _Choice]:
         """Share of its memory that the fullest device takes, and time that is added."""
@@ -237,7 +235,6 @@ def recomputation(
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
     front = [choice for (share, _, choice), bound in zip(fastest_first, least, strict=False) if share < bound]
-    read = _read_bytes(problem, passes) * (held > 0)
     is_large = may_park & (read > _LEAST_PARKED)
     for parked_set in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
         ranked += [judged(choice.parking(parked_set)) for choice in front]
@@ -393,18 +390,18 @@ def _parked_sets(
             yield step.fetched(nothing.parking(parking[: np.searchsorted(parked_share, share) + 1]))
 
 
-def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray:
-    """[N] bytes of the outputs that the backward pass reads, of ops that may lose them; views have none."""
-    may = may & [op_type not in VIEWS for op_type in problem.op_types]
-    num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
-    return num_bytes * (may & (_read_bytes(problem, passes) > 0))
+def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[N] bytes of the outputs of ops that the backward pass reads, and of those alone that it reads.
 
-
-def _read_bytes(problem: Problem, passes: Passes) -> np.ndarray:
-    """[N] bytes of the outputs of each op that the backward pass reads."""
-    graph, is_read = problem.op_graph, np.zeros(len(problem.tensor_bytes), bool)
+    Only of ops that may lose them; views have none.
+    """
+    graph, producer, num_ops = problem.op_graph, problem.tensor_producer, problem.num_ops
+    is_read = np.zeros(len(problem.tensor_bytes), bool)
     is_read[graph.tensor[passes.is_late[graph.consumer]]] = True
-    return np.bincount(problem.tensor_producer, problem.tensor_bytes * is_read, problem.num_ops)
+    read = np.bincount(producer, problem.tensor_bytes * is_read, num_ops)
+    is_held = may & [op_type not in VIEWS for op_type in problem.op_types] & (read > 0)
+    held = np.bincount(producer, problem.tensor_bytes, num_ops) * is_held
+    return held, read * (held > 0)
 
 
 def _choices(problem: Problem, may: np.ndarray, held: np.ndarray, passes: Passes) -> Iterator[_Choice]:
