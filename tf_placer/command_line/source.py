@@ -32,7 +32,7 @@ from tf_placer.graph.read_graph import (
     read_saved_model,
 )
 from tf_placer.planning.search_request import Program
-from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED
+from tf_placer.report.views import FUNCTION, MODEL, PLAIN, WRAPPED
 from tf_placer.transform.split import split
 from tf_placer.workloads.registry import is_kept
 
