@@ -64,12 +64,9 @@ def place(
       KeyboardInterrupt: Ctrl-C before the method had a plan.
     """
     goes_on = methods.find(method).goes_on and method != CONTROL
-    could = (
-        not request.robust and not request.objective.is_memory and request.cluster.accelerators().sum() > 1
-    )
-    request = dataclasses.replace(
-        request, method=method, tries_parts=request.tries_parts and goes_on and could and not request.held
-    )
+    is_plain = not (request.robust or request.objective.is_memory or request.held)
+    could = goes_on and is_plain and request.cluster.accelerators().sum() > 1
+    request = dataclasses.replace(request, method=method, tries_parts=request.tries_parts and could)
     if not request.objective.is_memory:  # that asks the devices in the end
         import_meanwhile(request.cluster)
     return _found(request, Log(console, request.whole_s), finish)

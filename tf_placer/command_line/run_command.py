@@ -34,9 +34,8 @@ def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     if options.saved_model:
         model, results = pathlib.Path(options.saved_model).resolve(), out.resolve()
         if results.is_relative_to(model) or model.is_relative_to(results / SAVED_MODEL):
-            raise InputError(
-                f"--out={out} would be written into --saved_model={options.saved_model}; give another folder"
-            )
+            into = f"--saved_model={options.saved_model}"
+            raise InputError(f"--out={out} would be written into {into}; give another folder")
     with reserved(out, f"--out={out}"):
         request = request_of(options)
         if options.command == "place" and request.source.saved_model:

@@ -72,10 +72,8 @@ class Source(Program):
         """Name in reports."""
         if self.script:
             return Script.named(self.script).name
-        return (
-            self.workload
-            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
-        )
+        path = pathlib.Path(self.saved_model or self.meta_graph or self.graph or "")
+        return self.workload or path.resolve().name
 
     @property
     def called(self) -> str:

@@ -232,15 +232,15 @@ def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
     """Label of each channel: its only link, else its name with short names of devices."""
     cluster = problem.cluster
     channel = cluster.channel_of_link()
-    found = []
+    channel_labels = []
     for c, name in enumerate(cluster.channel_names()):
         ends = np.argwhere(channel == c).tolist()
         if len(ends) == 1:
             name = f"{labels[ends[0][0]]} → {labels[ends[0][1]]}"
         for device, label in zip(cluster.devices, labels, strict=True):
             name = name.replace(device.name, label)
-        found.append(name)
-    return tuple(found)
+        channel_labels.append(name)
+    return tuple(channel_labels)
 
 
 def _chores(timeline: StepTimeline) -> Row:

@@ -129,15 +129,15 @@ class Portfolio:
         if not context.rounds:
             made_by = context.starts.made_by[0] if context.given is None else "start"
             yield self._noted(evaluated(context, context.begins), made_by)
-        opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]
-        while opening and opening[0].goes_on and not self._made and not self._turns:
-            is_late = self._opened and context.used() >= config.opening_share
-            if self._opened >= config.opening or is_late:
-                break
-            batch = opening[0].next_round(context)
-            if batch is not None:
-                self._opened += len(batch.runtime_s)
-                yield self._noted(batch, opening[0].spec.name)
+        for arm in [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]:
+            while arm.goes_on and not self._made and not self._turns:
+                is_late = self._opened and context.used() >= config.opening_share
+                if self._opened >= config.opening or is_late:
+                    break
+                batch = arm.next_round(context)
+                if batch is not None:
+                    self._opened += len(batch.runtime_s)
+                    yield self._noted(batch, arm.spec.name)
         if not self._made:
             self._constructs_until = context.used() + _CHEAP
         for spec in self._constructive[self._made :]:

@@ -165,10 +165,8 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
     if type(config) is spec.config:
         return config
     if not isinstance(config, Mapping):
-        raise InputError(
-            f"config is {arguments.shown(config)}; give a {spec.config.__name__}, the settings of method "
-            f"{spec.name!r}, or a dict of some of them"
-        )
+        kind = f"a {spec.config.__name__}, the settings of method {spec.name!r}, or a dict of some of them"
+        raise InputError(f"config is {arguments.shown(config)}; give {kind}")
     fields = [field.name for field in dataclasses.fields(spec.config)]
     for name in config:
         if name not in fields:
