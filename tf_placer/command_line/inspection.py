@@ -242,10 +242,7 @@ def explain(
 ) -> dict[str, Any]:
     """Prints the device of an op or a layer with reasons, its transfers, and a table of moves.
 
-    Args:
-      request: the program and the devices that the plan was made for; budget and seed are not used.
-      op: name of an op; None where a layer is given.
-      layer: name of a layer; those inside it are part of it.
+    Either an ``op`` or a ``layer`` is named; layers inside it are part of it. Budget and seed of the request are unused.
 
     Returns:
       The same as JSON: of an op its unit and ``ties``, the rules that make it one; of a layer its ``devices``, the

@@ -57,11 +57,8 @@ def place(
 
     With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written is made of it, in
     whole layers. Where the batch is not tried in parts, the report has what that takes, if there is time. ``finish``
-    tells and writes what was found, as the last phase.
-
-    Raises:
-      InputError: bad input, or nothing fits in the cluster's memory.
-      KeyboardInterrupt: Ctrl-C before the method had a plan.
+    prints and writes the outcome, as the last phase. Raises InputError where nothing fits in the cluster's memory, and
+    KeyboardInterrupt where Ctrl-C comes before the method had a plan.
     """
     goes_on = methods.find(method).goes_on and method != CONTROL
     is_plain = not (request.robust or request.objective.is_memory or request.held)
@@ -118,16 +115,10 @@ def place_signatures(
 ) -> None:
     """Places signatures of a SavedModel, one after the other; ops shared with an earlier one stay on its devices.
 
-    Signatures that the model was exported with, but for those placed anew, come before all of these.
-
-    Args:
-      request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
-      finish: as in ``place``, with the name of each signature.
-      reserve_s: seconds of the budget for what is done with all of them together.
-
-    Raises:
-      InputError: as ``place`` does; an unknown signature, and a pin that matches in none of them, is told before the
-        first search.
+    Signatures that the model was exported with, but for those placed anew, come before all of these. The request's source
+    names the signatures, separated by commas; ``finish`` is given the name of each. The last ``reserve_s`` seconds of
+    the budget are for all of them together. An unknown signature, or a pin that matches in none of them, is refused
+    before the first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
     source = request.source.with_model()
@@ -160,12 +151,8 @@ Check = Callable[[Item, Problem], object]
 def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
     """Builds the program's graph and its problem on the cluster.
 
-    Pins and plans are held against the graph before it is profiled, which takes a minute. ``check`` raises where the
-    program is not what was asked for.
-
-    Raises:
-      InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a server
-        that does not answer; or what the check raises.
+    Pins and plans are checked against the graph before it is profiled, which takes a minute; so is the program, by
+    ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
     """
     compile_simulator(log)
     with log.phase(BUILD):

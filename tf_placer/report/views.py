@@ -362,14 +362,10 @@ def how_to(
     op: str = "NAME",
     is_compared: bool = False,
 ) -> tuple[HowTo, ...]:
-    """Commands to type and code to run, with the names of files.
+    """Commands to type and code to run, with the names of files in the folder of results.
 
-    Args:
-      out: the folder of the results.
-      made_for: the flags that describe the program and the devices.
-      called: kind of a script's program, ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others.
-      op: to ask for.
-      is_compared: the run compares methods, and writes no model.
+    ``made_for`` are the flags that describe the program and the devices. ``called`` is the kind of a script's program:
+    ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others. A run that compares methods writes no model.
     """
     out = out.absolute()
     plan, cluster = str(out / "placement.json"), str(made_for.get("cluster", "local"))

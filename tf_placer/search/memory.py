@@ -194,14 +194,8 @@ def recomputation(
 ) -> tuple[Item, Recomputation | None]:
     """A step with the choice that fits and takes least longer; unchanged, and None, where nothing need be done.
 
-    Where no choice fits, that of the least memory.
-
-    Args:
-      item: the step.
-      problem: of the step, on a cluster.
-      recomputes: ops may be done again.
-      parks: outputs may be parked on the host.
-      plan: [U] devices that it is chosen for; the smallest of plain ones (``device_peaks``) without.
+    Where no choice fits, that of the least memory. Ops may be done again (``recomputes``), or outputs parked on the host
+    (``parks``). It is chosen for the devices of a ``plan`` [U], the smallest of plain ones (``device_peaks``) without.
 
     Raises:
       InputError: the step does not fit, and has no backward pass, or the cluster no host to park on.
@@ -269,11 +263,7 @@ def with_devices_of(
 ) -> np.ndarray:
     """[U] int32, the plan of a program that puts what was made of an op on that op's device, if allowed.
 
-    Args:
-      problem: of a program that was made of another one's.
-      origin_of: op -> op of the other program.
-      whole: of the other program.
-      plan: its devices.
+    ``problem`` is of a program made of another one, whose are ``whole`` and ``plan``; ``origin_of``: op -> op there.
     """
     device_of = dict(zip(whole.op_names, plan[whole.unit_of_op].tolist(), strict=True))
     row = np.zeros(problem.num_units, np.int32)
@@ -471,17 +461,9 @@ def least_memory(
 
     Runs of units are moved off the fullest accelerator while the plan stays within the slow-down. Where that gains no
     more, the plain search continues from the plan for time, with accelerators no larger than the plan's share of them.
-    All of it is simulated. Ctrl-C keeps the best.
-
-    Args:
-      fastest: the search for that plan.
-      budget: of that search and this one together.
-      slow_down: share of the fastest plan's step time that the plan may take longer.
-      show: is given the history of the best plan.
-      stop: ends it early.
-
-    Returns:
-      The plan, with ``least_memory`` set; where none takes less, the fastest.
+    All of it is simulated. Ctrl-C keeps the best. The ``budget`` is that of the ``fastest`` search and this one together;
+    ``slow_down`` is the share of the fastest plan's step time that the plan may take longer. Returns the plan, with
+    ``least_memory`` set; where none takes less, the fastest.
     """
     begin_s = time.monotonic() - fastest.search_s
     problem, interrupted = fastest.placement.problem, fastest.interrupted
