@@ -242,7 +242,7 @@ def explain(
 ) -> dict[str, Any]:
     """Prints the device of an op or a layer with reasons, its transfers, and a table of moves.
 
-    Either an ``op`` or a ``layer`` is named; layers inside it are part of it. Budget and seed of the request are unused.
+    Either an ``op`` or a ``layer`` is named; layers inside it are part of it. The request's budget and seed are unused.
 
     Returns:
       The same as JSON: of an op its unit and ``ties``, the rules that make it one; of a layer its ``devices``, the

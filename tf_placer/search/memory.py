@@ -194,7 +194,7 @@ def recomputation(
 ) -> tuple[Item, Recomputation | None]:
     """A step with the choice that fits and takes least longer; unchanged, and None, where nothing need be done.
 
-    Where no choice fits, that of the least memory. Ops may be done again (``recomputes``), or outputs parked on the host
+    Where no choice fits, that of the least memory. Ops may be done again (``recomputes``), outputs parked on the host
     (``parks``). It is chosen for the devices of a ``plan`` [U], the smallest of plain ones (``device_peaks``) without.
 
     Raises:
@@ -461,7 +461,7 @@ def least_memory(
 
     Runs of units are moved off the fullest accelerator while the plan stays within the slow-down. Where that gains no
     more, the plain search continues from the plan for time, with accelerators no larger than the plan's share of them.
-    All of it is simulated. Ctrl-C keeps the best. The ``budget`` is that of the ``fastest`` search and this one together;
+    All of it is simulated. Ctrl-C keeps the best. The ``budget`` is of the ``fastest`` search and this one together;
     ``slow_down`` is the share of the fastest plan's step time that the plan may take longer. Returns the plan, with
     ``least_memory`` set; where none takes less, the fastest.
     """
