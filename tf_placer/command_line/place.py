@@ -115,10 +115,10 @@ def place_signatures(
 ) -> None:
     """Places signatures of a SavedModel, one after the other; ops shared with an earlier one stay on its devices.
 
-    Signatures that the model was exported with, but for those placed anew, come before all of these. The source names the
-    signatures, separated by commas; ``finish`` is given the name of each. The last ``reserve_s`` seconds of the budget
-    are for all of them together. An unknown signature, or a pin that matches in none of them, is refused before the
-    first search.
+    Signatures that the model was exported with, but for those placed anew, come before all of these. The source names
+    the signatures, separated by commas; ``finish`` is given the name of each. The last ``reserve_s`` seconds of the
+    budget are for all of them together. An unknown signature, or a pin that matches in none of them, is refused before
+    the first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
     source = request.source.with_model()

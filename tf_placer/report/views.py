@@ -35,10 +35,10 @@ from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import capital, headline, notes, plan_sentences, remarks, use_of_plan, verdict
 from tf_placer.report_page.page import HowTo, Page, Row, Section, draw_step
 from tf_placer.search import methods
-from tf_placer.search.recorder import SearchCurve
 from tf_placer.version import VERSION
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
+_OF_CURVE = ("name", "elapsed_s", "best_s", "is_written")
 _TITLE = 18  # columns of a title, however many clocks there are
 _LARGEST, _LAYERS = 5, 12  # transfers and layers of a plan in lines
 _MOST_RIVALS, _MOST_OPS = 3, 20_000  # whose plans are on the page
@@ -95,14 +95,9 @@ def page_of_run(
     """The page of a run of `place` or `compare`; arguments as of ``how_to``."""
     problem = outcome.problem
     costliest = problem.op_names[int(problem.compute_ns.max(axis=1).argmax())] if problem.num_ops else "NAME"
-    section = _section(
-        outcome,
-        problem.name,
-        problem.name,
-        headline(outcome),
-        (*notes(outcome), *remarks(outcome)),
-        how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked),
-    )
+    apply = how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked)
+    paragraphs = (*notes(outcome), *remarks(outcome))
+    section = _section(outcome, problem.name, problem.name, headline(outcome), paragraphs, apply)
     search = outcome.written.search
     origin = {
         "command": shlex.join(["tf-placer", *sys.argv[1:]]) if sys.argv[1:] else "",
@@ -126,37 +121,22 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
     word = f"{cluster.kind}{count}" if cluster.kind in ("local", "logical") else f"{cluster.name}.toml"
     batch = "" if splitting is None or not splitting.batch else f", batch_size={splitting.batch}"
     settings = f'cluster="{word}"{batch}'
-    return _section(
-        outcome,
-        f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
-        name,
-        f"{capital(use_of_plan(outcome, is_used))}.",
-        (
-            f"{capital(comparison + outcome.notes.get(Note.WHY, ''))}.",
-            *plan_sentences(outcome),
-        ),
-        (
-            HowTo(applied),
-            HowTo(
-                f"Keep the plan in a text file, to read and edit; {name} is the placed function of your program:",
-                f'{name}.placement.save("placement.json")',
-            ),
-            HowTo(
-                "In another process, place the function by that plan instead of searching again:",
-                f"import tf_placer\n\n{name} = tf_placer.auto_place({name}, {settings}, "
-                'plan="placement.json")',
-            ),
-        ),
+    title = f"{name}, signature {number}: {outcome.problem.num_ops:,} ops"
+    why = f"{capital(comparison + outcome.notes.get(Note.WHY, ''))}."
+    keep = f"Keep the plan in a text file, to read and edit; {name} is the placed function of your program:"
+    again = "In another process, place the function by that plan instead of searching again:"
+    call = f'{name} = tf_placer.auto_place({name}, {settings}, plan="placement.json")'
+    apply = (
+        HowTo(applied),
+        HowTo(keep, f'{name}.placement.save("placement.json")'),
+        HowTo(again, f"import tf_placer\n\n{call}"),
     )
+    use = f"{capital(use_of_plan(outcome, is_used))}."
+    return _section(outcome, title, name, use, (why, *plan_sentences(outcome)), apply)
 
 
 def _section(
-    outcome: Outcome,
-    name: str,
-    program: str,
-    said: str,
-    paragraphs: tuple[str, ...],
-    apply: tuple[HowTo, ...],
+    outcome: Outcome, name: str, program: str, verdict: str, notes: tuple[str, ...], apply: tuple[HowTo, ...]
 ) -> Section:
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
@@ -167,17 +147,17 @@ def _section(
     rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
     plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
     views = {name: draw_step(plan.problem, plan.decisions) for name, plan in plans[:_MOST_RIVALS]}
-    curves: list[tuple[SearchCurve, bool]] = []
+    curves: list[tuple[Any, ...]] = []
     if outcome.kept is not None:
-        curves = [(progress, False) for progress in outcome.kept.progress]
+        curves = [(*progress, False) for progress in outcome.kept.progress]
     elif outcome.searches:  # of a live search, each
         names = [search.method for search in outcome.searches]
         for i, search in enumerate(outcome.searches):
             title = f"{names[i]}, search {names[: i + 1].count(names[i])}"
-            curves.append(((title, *search.progress), names[i] == outcome.written.name))
+            curves.append((title, *search.progress, names[i] == outcome.written.name))
     else:
         searched = [(row, row.search) for row in outcome.candidates]
-        curves = [((row.title, *done.progress), row is outcome.written) for row, done in searched if done]
+        curves = [(row.title, *done.progress, row is outcome.written) for row, done in searched if done]
     row, gained = outcome.row_written, outcome.gain
     figures = [("step, simulated", milliseconds(row.simulated_s))]
     if gained is not None and gained.clock is not Clock.SIMULATED:
@@ -194,8 +174,8 @@ def _section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
         f"(ops that must share a device are one unit){origin}",
-        headline=said,
-        notes=paragraphs,
+        headline=verdict,
+        notes=notes,
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
@@ -208,10 +188,7 @@ def _section(
             for name, s in outcome.bounds
         ),
         plan=plan,
-        curves=tuple(
-            {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
-            for (name, elapsed_s, best_s), is_written in curves
-        ),
+        curves=tuple(dict(zip(_OF_CURVE, curve, strict=True)) for curve in curves),
         apply=apply,
         compared={"clock": outcome.clock.field, "single_s": outcome.single_s(outcome.clock)},
     )
