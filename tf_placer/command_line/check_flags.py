@@ -123,8 +123,8 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
             refusal = f"takes one word beside flags, got {words[1]!r} too"
             raise InputError(f"{command} {refusal}; write --flag=value")
         if about.word in texts:
-            both = f"--{about.word} and {words[0]!r}, which stands for it,"
-            raise InputError(f"{both} are given; give one of them")
+            clash = f"--{about.word} and {words[0]!r}, which stands for it,"
+            raise InputError(f"{clash} are given; give one of them")
         texts[about.word] = words if about.word == PASSED_ON else words[0]
     values = {name: option["default_of"][command] for name, option in options.items()}
     values |= {name: flag_value(name, text) for name, text in texts.items()}

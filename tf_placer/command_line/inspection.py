@@ -232,8 +232,8 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
             text += f", {most[2]} on one with ops done again (`place --recompute=auto`)"
         console.print(f"{text}. `place --objective=memory` searches plans that take less.", soft_wrap=True)
     fields = ("name", "has_bytes", "everything_bytes", "least_bytes")
-    named = zip(cluster.devices, rows, strict=True)
-    devices = [dict(zip(fields, (device.name, *row), strict=True)) for device, row in named]
+    pairs = zip(cluster.devices, rows, strict=True)
+    devices = [dict(zip(fields, (device.name, *row), strict=True)) for device, row in pairs]
     return {"workload": form.problem.name, "cluster": cluster.name, "devices": devices, **data}
 
 

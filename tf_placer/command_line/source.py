@@ -311,10 +311,12 @@ def kind_of(script: Script) -> str:
     module = sys.modules[script.module]
     if not hasattr(getattr(module, "__imported__", module), script.name.partition(".")[0]):
         return ""
-    found = script.find(module)
-    if _is_trained(found):
+    program = script.find(module)
+    if _is_trained(program):
         return MODEL
-    return WRAPPED if isinstance(found, AutoPlaced) else FUNCTION if isinstance(found, Function) else PLAIN
+    return (
+        WRAPPED if isinstance(program, AutoPlaced) else FUNCTION if isinstance(program, Function) else PLAIN
+    )
 
 
 def _is_trained(value: Any) -> bool:
@@ -349,4 +351,5 @@ def _parameters(function: Any) -> inspect.Signature:
 def _needs_no_arguments(function: Any) -> bool:
     if isinstance(function, keras.Model):
         return False
-    return all(one.default is not one.empty for one in _parameters(function).parameters.values())
+    parameters = _parameters(function).parameters.values()
+    return all(parameter.default is not parameter.empty for parameter in parameters)

@@ -32,6 +32,7 @@ from tf_placer.transform.fusion.costs import savings_of
 FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")  # of simulated GPUs beside real ones
 ALL = "all"  # GPUs of the page together
 _PAGE = "docs/results/gpu_fidelity.md"
+_BOUNDS = "Lower bounds are those of plans that fuse nothing; a plan with clusters may take less."
 _MOST_RUNS = 4  # of layers that are told by name
 _LEAST = 5e-4  # share of the time of all layers with which one is told
 _RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
@@ -173,13 +174,6 @@ def schedule_sentences(outcome: Outcome) -> list[str]:
     return list(texts.values())
 
 
-def bounds_sentences(outcome: Outcome) -> list[str]:
-    """A sentence on the lower bounds where they are not of the plan that is written."""
-    if outcome.placement.cluster_of_op is None:
-        return []
-    return ["Lower bounds are those of plans that fuse nothing; a plan with clusters may take less."]
-
-
 def remarks(outcome: Outcome) -> list[str]:
     """Sentences on an interrupted search, guessed costs and sizes, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
@@ -196,7 +190,7 @@ def remarks(outcome: Outcome) -> list[str]:
         sentences.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
     return [
         *sentences,
-        *bounds_sentences(outcome),
+        *([] if outcome.placement.cluster_of_op is None else [_BOUNDS]),
         *about_parts(outcome),
         *fidelity_sentences(problem.cluster),
     ]
@@ -224,7 +218,8 @@ def plan_sentences(outcome: Outcome) -> list[str]:
         parts = [batch, *about_parts(outcome)]
     else:
         parts = [*about_parts(outcome), *split_batch_sentences(outcome)]
-    return [*doubts(outcome), *parts, *schedule_sentences(outcome), *bounds_sentences(outcome)]
+    bounds = [] if outcome.placement.cluster_of_op is None else [_BOUNDS]
+    return [*doubts(outcome), *parts, *schedule_sentences(outcome), *bounds]
 
 
 def capital(text: str) -> str:
@@ -297,8 +292,8 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     lost = [] if plan is None or plan.priority_of_op is None else ["order"]
     lost += [] if plan is None or plan.cluster_of_op is None else ["clusters"]
     if lost:
-        without = " and the ".join(lost)
-        sentences.append(f"Whole layers are another plan, without the {without} of that of single ops.")
+        decisions = " and the ".join(lost)
+        sentences.append(f"Whole layers are another plan, without the {decisions} of that of single ops.")
     return sentences
 
 

@@ -250,7 +250,9 @@ def _chores(timeline: StepTimeline) -> Row:
         start_ns, end_ns = timeline.times_ns[kind]
         transfer = np.flatnonzero(end_ns > start_ns)
         is_critical = np.isin(transfer, _on_path(timeline, kind))
-        device, start_ns, end_ns = (of[transfer] for of in (timeline.device_of(kind), start_ns, end_ns))
+        device, start_ns, end_ns = (
+            values[transfer] for values in (timeline.device_of(kind), start_ns, end_ns)
+        )
         columns.append((transfer, device, start_ns, end_ns - start_ns, is_critical))
     *joined, critical = map(np.concatenate, zip(*columns, strict=True))
     names = ("transfer", "device", "start_ns", "duration_ns")
