@@ -172,7 +172,7 @@ def check_flags(options: Flags) -> None:
             except (SyntaxError, ValueError, OSError) as error:
                 raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
     if options.script:
-        Script.named(options.script).check_found()
+        Script.named(options.script)  # raises where it is not there
     check_together(values.get, "--")
     if options.fleet:
         said = f"--fleet={options.fleet}"

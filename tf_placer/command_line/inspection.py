@@ -12,7 +12,7 @@ from rich.table import Column, Table
 
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage, size
-from tf_placer.calibration.build_problem import OpTimes, calibrated, profile
+from tf_placer.calibration.build_problem import calibrated, profile
 from tf_placer.calibration.refit import Correction
 from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
@@ -122,7 +122,15 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
             measured = profile(item, problem)
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
     for model, times in measured.op_times.items():
-        _print_op_times(model, times, type_of, console)
+        title = f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
+        table = _table(title, "costliest ops", ("type", "time"))
+        for name in sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]:
+            table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
+        console.print(table)
+        if times.unmeasured:
+            ops = f"{', '.join(times.unmeasured[:_UNMEASURED])}, ..."
+            why = "ops did not run under their own name and count as free"
+            console.print(f"{len(times.unmeasured)} {why}: {ops}", soft_wrap=True)
     data: dict[str, Any] = {
         "workload": problem.name,
         "cluster": request.cluster.name,
@@ -175,22 +183,6 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
         "join_s": float(join_ns / 1e9),
         "fit": {"placements": count, "error": error},
     }
-
-
-def _print_op_times(
-    model: str, times: OpTimes, type_of: dict[str, str], console: rich.console.Console
-) -> None:
-    title = f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
-    table = _table(title, "costliest ops", ("type", "time"))
-    for name in sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]:
-        table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
-    console.print(table)
-    if times.unmeasured:
-        console.print(
-            f"{len(times.unmeasured)} ops did not run under their own name and count as free: "
-            f"{', '.join(times.unmeasured[:_UNMEASURED])}, ...",
-            soft_wrap=True,
-        )
 
 
 def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:

@@ -140,36 +140,36 @@ class _SimulatedProcess(TraceProcess):
             points = zip(curve.times_ns.tolist(), curve.num_bytes.tolist(), strict=True)
             self.add_counter(f"memory of {name}", "bytes", points)
 
-    def _add_parts(self, name: str, parts: Iterable[tuple[Kind, int]]) -> None:
-        parts = [part for part in parts if self._takes_time(*part)]
-        rows = self.add_spans(name, [self._span(*part) for part in parts])
-        self._row_of |= dict(zip(parts, rows, strict=True))
+    def _add_parts(self, title: str, parts: Iterable[tuple[Kind, int]]) -> None:
+        parts, spans = [part for part in parts if self._takes_time(*part)], list[Span]()
+        for kind, index in parts:
+            op = index if kind == "op" else int(self._timeline.transfer_producer[index])
+            name = self._problem.op_names[op]
+            args: dict[str, Any] = {"critical": True} if (kind, index) in self._critical else {}
+            if kind == "op":
+                args |= {
+                    "type": self._problem.op_types[op],
+                    "unit": int(self._problem.unit_of_op[op]),
+                    "scope": name.rpartition("/")[0],
+                }
+                splitting = self._problem.splitting
+                if splitting is not None and (part := splitting.part_of(name)) != SHARED:
+                    args["part"] = part
+            else:
+                args |= {
+                    "bytes": int(self._timeline.transfer_bytes[index]),
+                    "from": self._devices[self._timeline.transfer_source[index]],
+                    "to": self._devices[self._timeline.transfer_target[index]],
+                }
+            start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns[kind])
+            spans.append(
+                Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
+            )
+        self._row_of |= dict(zip(parts, self.add_spans(title, spans), strict=True))
 
     def _takes_time(self, kind: Kind, index: int) -> bool:
         start_ns, end_ns = self._timeline.times_ns[kind]
         return bool(end_ns[index] > start_ns[index])
-
-    def _span(self, kind: Kind, index: int) -> Span:
-        op = index if kind == "op" else int(self._timeline.transfer_producer[index])
-        name = self._problem.op_names[op]
-        args: dict[str, Any] = {"critical": True} if (kind, index) in self._critical else {}
-        if kind == "op":
-            args |= {
-                "type": self._problem.op_types[op],
-                "unit": int(self._problem.unit_of_op[op]),
-                "scope": name.rpartition("/")[0],
-            }
-            splitting = self._problem.splitting
-            if splitting is not None and (part := splitting.part_of(name)) != SHARED:
-                args["part"] = part
-        else:
-            args |= {
-                "bytes": int(self._timeline.transfer_bytes[index]),
-                "from": self._devices[self._timeline.transfer_source[index]],
-                "to": self._devices[self._timeline.transfer_target[index]],
-            }
-        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns[kind])
-        return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
         """Adds the arrow of a transfer: from the producer to the first reader there, of ops that take time."""

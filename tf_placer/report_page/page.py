@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.op_facts import VARIABLES
-from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
+from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, simulated_timeline
 from tf_placer.presentation.chrome_trace import measured_spans
 from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Decisions
@@ -266,15 +266,15 @@ def _on_path(timeline: StepTimeline, kind: str) -> np.ndarray:
 
 def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
     """Changes of place on the critical path: time, place before, place after."""
-
-    def place(stretch: Stretch) -> int:
+    places = []  # (time, place)
+    for stretch in timeline.critical_path:
         if stretch.kind == "transfer":
-            return timeline.problem.num_devices + int(timeline.transfer_channel[stretch.index])
-        return int(timeline.device_of(stretch.kind)[stretch.index])
-
-    pairs = itertools.pairwise(stretch for stretch in timeline.critical_path if stretch.kind != "hand_over")
-    links = [(after.start_ns, place(before), place(after)) for before, after in pairs]
-    return tuple(link for link in links if link[1] != link[2])
+            channel = int(timeline.transfer_channel[stretch.index])
+            places.append((stretch.start_ns, timeline.problem.num_devices + channel))
+        elif stretch.kind != "hand_over":
+            places.append((stretch.start_ns, int(timeline.device_of(stretch.kind)[stretch.index])))
+    pairs = itertools.pairwise(places)
+    return tuple((time_ns, before, after) for (_, before), (time_ns, after) in pairs if before != after)
 
 
 def thinned(curve: MemoryCurve, step_ns: int) -> Row:

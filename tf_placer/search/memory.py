@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -226,12 +226,20 @@ def recomputation(
         return trials[key]
 
     ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
+    nothing_again = ranked[0][2]
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
     front = [choice for (share, _, choice), bound in zip(fastest_first, least, strict=False) if share < bound]
     is_large = may_park & (read > _LEAST_PARKED)
-    for parked_set in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
-        ranked += [judged(choice.parking(parked_set)) for choice in front]
+    # Large outputs that are parked together: the first ones made, or the largest.
+    for key in (step.end_ns, -read) if is_large.any() else ():
+        parking = sorted(np.flatnonzero(is_large).tolist(), key=key.__getitem__)
+        parked_share = np.cumsum(read[parking]) / read.sum()
+        for share in _PARKED:
+            parked_set = step.fetched(
+                nothing_again.parking(parking[: np.searchsorted(parked_share, share) + 1])
+            )
+            ranked += [judged(choice.parking(parked_set)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -367,17 +375,6 @@ class _Step:
             if len(before) and begin_ns > gone_ns[op]:
                 free_ns[target], waits[op] = begin_ns, int(before[-1])
         return waits
-
-
-def _parked_sets(
-    step: _Step, nothing: _Choice, read: np.ndarray, large: np.ndarray
-) -> Iterator[Collection[int]]:
-    """Sets of ``large`` outputs to park together: the first ones made, or the largest, by share of all bytes."""
-    for key in (step.end_ns, -read) if len(large) else ():
-        parking = large[np.argsort(key[large], kind="stable")].tolist()
-        parked_share = np.cumsum(read[parking]) / read.sum()
-        for share in _PARKED:
-            yield step.fetched(nothing.parking(parking[: np.searchsorted(parked_share, share) + 1]))
 
 
 def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
