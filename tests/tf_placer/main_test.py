@@ -26,7 +26,7 @@ from tf_placer.calibration import build_problem as calibration
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.calibration.refit import Correction
 from tf_placer.cluster.cluster import Cluster
-from tf_placer.command_line.explain import explain
+from tf_placer.command_line.inspection import explain
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import SimulatedEvaluator

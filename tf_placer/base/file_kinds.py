@@ -76,7 +76,7 @@ def check_kind(flag: str, path: pathlib.Path, said: str) -> None:
     """
     kind = kind_of(path)
     if kind is not None and flag not in kind.flags:
-        raise InputError(f"{said}: it is {kind.what}; {kind.remedy.format(path)}")
+        raise InputError(f"{said}: it is {kind.what}; {kind.remedy.replace('{}', str(path))}")
 
 
 def kind_of(path: pathlib.Path) -> Kind | None:
@@ -88,7 +88,7 @@ def kind_of(path: pathlib.Path) -> Kind | None:
         with contextlib.suppress(OSError):  # its reader reports the error
             kind = _kind_of_bytes(path.read_bytes())
     if kind is _MODEL_FILE and path.name in SAVED_MODEL_FILES:
-        return dataclasses.replace(kind, remedy=f"give its folder, --saved_model={_literal(path.parent)}")
+        return dataclasses.replace(kind, remedy=f"give its folder, --saved_model={path.parent}")
     return kind
 
 
@@ -98,11 +98,11 @@ def _kind_of_folder(folder: pathlib.Path) -> Kind | None:
             kind = kind_of(folder / name)
             if kind is None or kind.what == _MODEL_FILE.what:
                 return kind and _MODEL_FOLDER
-            remedy = kind.remedy.format(f"{{}}/{name}")
+            remedy = kind.remedy.replace("{}", f"{{}}/{name}")
             return Kind(f"a folder whose {name} is {kind.what}", remedy)
     files = sorted(folder.glob("*/saved_model.pb*"))
     if files:
-        remedy = f"give a folder in it that has one, --saved_model={_literal(files[-1].parent)}"
+        remedy = f"give a folder in it that has one, --saved_model={files[-1].parent}"
         return Kind("a folder without a saved_model.pb", remedy)
     if (folder / "variables" / "variables.index").is_file() or (folder / "keras_metadata.pb").is_file():
         return Kind(
@@ -110,14 +110,9 @@ def _kind_of_folder(folder: pathlib.Path) -> Kind | None:
         )
     graphs = [file for file in sorted(folder.glob("*.meta")) if kind_of(file) is _META_GRAPH]
     if graphs:
-        remedy = _AS_GRAPH.format(_literal(graphs[-1]))
+        remedy = _AS_GRAPH.replace("{}", str(graphs[-1]))
         return Kind("a folder of checkpoints and their graphs", remedy)
     return _CHECKPOINT if any(kind_of(file) is _CHECKPOINT for file in folder.glob("*.index")) else None
-
-
-def _literal(path: pathlib.Path) -> str:
-    """A path with its braces escaped for ``str.format``."""
-    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _kind_of_bytes(data: bytes) -> Kind | None:

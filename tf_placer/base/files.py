@@ -375,16 +375,11 @@ def _digest(key: dict[str, str], value: Any) -> str:
     return hashlib.sha256(json.dumps([key, value], sort_keys=True).encode()).hexdigest()
 
 
-def durations_file() -> pathlib.Path:
-    """``durations.json`` in the user's cache."""
-    return user_cache_folder() / "durations.json"
-
-
 class Durations:
-    """Seconds that work took on this machine, by kind of work: a JSON object in a file."""
+    """Seconds that work took on this machine, by kind of work: JSON in a file, ``durations.json`` of the cache."""
 
     def __init__(self, file: pathlib.Path | None = None) -> None:
-        self._file = file or durations_file()
+        self._file = file or user_cache_folder() / "durations.json"
 
     def of(self, key: str, rule_s: Any = None) -> Any:
         """Seconds of the last time, or ``rule_s`` where the work was never done."""
@@ -478,7 +473,7 @@ def clear_cache(wanted: Sequence[str], console: rich.console.Console) -> dict[st
             )
     if folder.is_symlink():
         raise InputError(
-            f"--clear: {folder} is a link to {os.readlink(folder)}, and nothing is removed outside of the cache; "
+            f"--clear: {folder} is a link to {folder.readlink()}, and nothing is removed outside of the cache; "
             "give XDG_CACHE_HOME as the folder itself"
         )
     cleared = [contents_of(kind) for kind in (known_kinds if ALL in wanted else dict.fromkeys(wanted))]
@@ -505,24 +500,15 @@ def _entries(kind: str) -> list[pathlib.Path]:
     folder = user_cache_folder()
     if kind != LIBRARIES:
         return [folder / kind] if os.path.lexists(folder / kind) else []
-    return [
-        path
-        for path in sorted(folder.glob("*"))
-        if (path.is_symlink() or not path.is_dir()) and path.name not in KINDS
-    ]
+    paths = (path for path in sorted(folder.glob("*")) if path.name not in KINDS)
+    return [path for path in paths if path.is_symlink() or not path.is_dir()]
 
 
 def contents_of(kind: str) -> Kept:
     """No link is followed."""
-    paths = []  # files and links
-    for entry in _entries(kind):
-        if entry.is_symlink() or not entry.is_dir():
-            paths.append(str(entry))
-            continue
-        for root, folders, files in os.walk(entry):
-            paths += [os.path.join(root, name) for name in files]
-            paths += [path for name in folders if os.path.islink(path := os.path.join(root, name))]
-    statuses = [os.lstat(path) for path in paths]
+    entries = _entries(kind)
+    inside = [path for entry in entries if not entry.is_symlink() for path in entry.rglob("*")]
+    statuses = [path.lstat() for path in (*entries, *inside) if path.is_symlink() or not path.is_dir()]
     written_s = [status.st_mtime for status in statuses]
     num_bytes = sum(status.st_size for status in statuses)
     return Kept(kind, len(statuses), num_bytes, min(written_s, default=None), max(written_s, default=None))

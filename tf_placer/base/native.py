@@ -65,11 +65,6 @@ class Library:
     def file_name(self) -> str:
         return f"{self.name}_{self.fingerprint}.so"
 
-    @property
-    def kept_in(self) -> tuple[pathlib.Path, ...]:
-        """Folders to look in; the first writable one keeps a new file."""
-        return self.folder, user_cache_folder()
-
 
 def tensorflow() -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Version of the installed TensorFlow, without an import, and its flags for ``Library.flags`` and ``places``."""
@@ -94,12 +89,15 @@ def compiled(library: Library, is_announced: bool = False) -> pathlib.Path:
 
 def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> list[pathlib.Path]:
     """Files of several libraries; their sources are compiled in parallel on all cores."""
-    paths = [prebuilt_file(library) or _existing(library) for library in libraries]
+    paths = [existing_file(library) for library in libraries]
     missing = [library for library, path in zip(libraries, paths, strict=True) if path is None]
     built_of = dict(zip(missing, _compile(missing, is_announced), strict=True)) if missing else {}
     for library, built in built_of.items():
         reasons = []
-        for folder in library.kept_in:  # it moves to the first writable folder, if there is one
+        for folder in (
+            library.folder,
+            user_cache_folder(),
+        ):  # it moves to the first writable folder, if there is one
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:
@@ -111,19 +109,9 @@ def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> li
             built_of[library] = folder / library.file_name
             break
         else:
-            _LOG.warning(
-                "%s can be kept nowhere (%s), so every process compiles it anew; set XDG_CACHE_HOME",
-                library.purpose,
-                "; ".join(reasons),
-            )
-    return [
-        built_of[library] if path is None else path for library, path in zip(libraries, paths, strict=True)
-    ]
-
-
-def is_compiled(library: Library) -> bool:
-    """True if ``compiled`` has nothing to do; raises InputError as ``prebuilt_file``."""
-    return prebuilt_file(library) is not None or _existing(library) is not None
+            where = f"{library.purpose} can be kept nowhere ({'; '.join(reasons)})"
+            _LOG.warning("%s, so every process compiles it anew; set XDG_CACHE_HOME", where)
+    return [path or built_of[library] for library, path in zip(libraries, paths, strict=True)]
 
 
 def prebuilt_file(library: Library) -> pathlib.Path | None:
@@ -136,9 +124,12 @@ def prebuilt_file(library: Library) -> pathlib.Path | None:
     return pathlib.Path(prebuilt) if prebuilt else None
 
 
-def _existing(library: Library) -> pathlib.Path | None:
+def existing_file(library: Library) -> pathlib.Path | None:
+    """File of a library that need not be compiled, or None; raises InputError as ``prebuilt_file``."""
+    if prebuilt := prebuilt_file(library):
+        return prebuilt
     scratch = pathlib.Path(_folder_of_this_process().name)
-    for path in (folder / library.file_name for folder in (*library.kept_in, scratch)):
+    for path in (folder / library.file_name for folder in (library.folder, user_cache_folder(), scratch)):
         if not path.is_file():
             continue
         with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -164,20 +155,18 @@ def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.P
     purposes = " and ".join(library.purpose for library in libraries)
     is_announced = is_announced or seconds < _ANNOUNCED_S
     announcement = "" if is_announced else f"compiling {purposes}, this once: about {seconds:.0f} s"
-    # In reverse order of names, which happens to start the longest jobs early.
-    sources = [
-        (library, path) for library in libraries for path in sorted(library.sources.glob("*.cc"))[::-1]
-    ]
     folder = pathlib.Path(_folder_of_this_process().name)
     with (
         tempfile.TemporaryDirectory(dir=folder) as scratch,
         concurrent.futures.ThreadPoolExecutor(cores) as pool,
     ):
-        objects = [f"{scratch}/{i}.o" for i in range(len(sources))]
-        jobs = [
-            pool.submit(_run_compiler, compiler, library, ("-c", str(source)), target)
-            for (library, source), target in zip(sources, objects, strict=True)
-        ]
+        jobs, objects = list[concurrent.futures.Future[None]](), dict[Library, list[str]]()
+        for library in libraries:
+            # In reverse order of names, which happens to start the longest jobs early.
+            for source in sorted(library.sources.glob("*.cc"), reverse=True):
+                target = f"{scratch}/{len(jobs)}.o"
+                objects.setdefault(library, []).append(target)
+                jobs.append(pool.submit(_run_compiler, compiler, library, ("-c", str(source)), target))
         is_terminal = sys.stderr.isatty()
         if announcement and not is_terminal:
             print(announcement, file=sys.stderr, flush=True)
@@ -191,9 +180,8 @@ def _compile(libraries: Sequence[Library], is_announced: bool) -> list[pathlib.P
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         for library in libraries:
-            inputs = [path for path, (origin, _) in zip(objects, sources, strict=True) if origin is library]
             built = f"{scratch}/{library.file_name}"
-            _run_compiler(compiler, library, inputs, built)
+            _run_compiler(compiler, library, objects[library], built)
             os.replace(built, folder / library.file_name)
     return [folder / library.file_name for library in libraries]
 

@@ -120,13 +120,11 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
         if about.word is None:
             raise InputError(f"{command} takes flags only, got {words[0]!r}; write --flag=value")
         if len(words) > 1 and about.word != PASSED_ON:
-            raise InputError(
-                f"{command} takes one word beside flags, got {words[1]!r} too; write --flag=value"
-            )
+            refusal = f"takes one word beside flags, got {words[1]!r} too"
+            raise InputError(f"{command} {refusal}; write --flag=value")
         if about.word in texts:
-            raise InputError(
-                f"--{about.word} and {words[0]!r}, which stands for it, are given; give one of them"
-            )
+            clash = f"--{about.word} and {words[0]!r}, which stands for it,"
+            raise InputError(f"{clash} are given; give one of them")
         texts[about.word] = words if about.word == PASSED_ON else words[0]
     values = {name: option["default_of"][command] for name, option in options.items()}
     values |= {name: flag_value(name, text) for name, text in texts.items()}
@@ -136,12 +134,11 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} are given; give one of them")
     missing = [one_of_text(command)] if about.one_of and not given else []
-    missing += [
-        f"--{name} ({options[name]['about'].rstrip('.')})" for name in about.required if not values[name]
-    ]
+    needed = [name for name in about.required if not values[name]]
+    missing += [f"--{name} ({options[name]['about'].rstrip('.')})" for name in needed]
     if missing:
-        example = f"; for example: tf-placer {command} {about.example}"
-        raise InputError(f"{command} needs {', and '.join(missing)}{example}")
+        example = f"for example: tf-placer {command} {about.example}"
+        raise InputError(f"{command} needs {', and '.join(missing)}; {example}")
     return Flags(**values, command=command, typed=frozenset(texts))
 
 
@@ -175,7 +172,7 @@ def check_flags(options: Flags) -> None:
             except (SyntaxError, ValueError, OSError) as error:
                 raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
     if options.script:
-        Script.named(options.script).check_found()
+        Script.named(options.script)  # raises where it is not there
     check_together(values.get, "--")
     if options.fleet:
         said = f"--fleet={options.fleet}"

@@ -39,38 +39,44 @@ _UNLIMITED = 2**60  # version 1 writes a number near 2^63 where there is no limi
 
 
 @dataclasses.dataclass(frozen=True)
-class Cores:
-    """``present`` in the machine, ``usable`` by affinity, and the control group's ``quota``, None without one."""
+class Finding:
+    """One result of the examination."""
 
-    present: int
-    usable: int
-    quota: float | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Memory:
-    """Memory of the machine, its available part, and the control group's limit, None without one."""
-
-    present_bytes: int
-    available_bytes: int
-    limit_bytes: int | None
+    about: str  # the subject, in a few words
+    found: str  # one line
+    problem: str = ""  # with the remedy; "" where there is none
 
 
-def cores_of_this_process() -> Cores:
-    """Cores that the affinity and the control groups of this process allow."""
+def cores_of_this_process() -> tuple[dict[str, float | None], Finding]:
+    """Cores ``present``, ``usable`` by affinity, and the ``quota`` of control groups, None without one."""
     texts = (text.split() for text in _group_files("cpu.max"))
-    quotas = [int(quota) / int(period) for quota, period in texts if quota != "max"]
+    quota = min((int(quota) / int(period) for quota, period in texts if quota != "max"), default=None)
     usable = len(os.sched_getaffinity(0))
-    return Cores(os.cpu_count() or usable, usable, min(quotas, default=None))
+    present = os.cpu_count() or usable
+    text, problem = f"{usable} of {present} usable", ""
+    if quota is not None:
+        text += f", a quota of {quota:g} cores"
+        if quota < usable:
+            problem = (
+                f"workers are started on {usable} cores and share a quota of {quota:g}, so what is measured sways; "
+                f"pin this process: taskset --cpu-list 0-{max(int(quota), 1) - 1} tf-placer ..."
+            )
+    cores: dict[str, float | None] = {"present": present, "usable": usable, "quota": quota}
+    return cores, Finding("cores", text, problem)
 
 
-def memory_of_this_process() -> Memory:
-    """Memory that the control groups of this process allow."""
+def memory_of_this_process() -> tuple[dict[str, int | None], Finding]:
+    """Bytes ``present`` in the machine, ``available`` ones, and the ``limit`` of control groups, None without one."""
     lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     kib = {name: int(value.split()[0]) for name, _, value in (line.partition(":") for line in lines)}
+    present, available = 1024 * kib["MemTotal"], 1024 * kib["MemAvailable"]
     texts = [*_group_files("memory.max"), *_group_files("memory/memory.limit_in_bytes")]
     limits = [int(text) for text in texts if text != "max" and int(text) < _UNLIMITED]
-    return Memory(1024 * kib["MemTotal"], 1024 * kib["MemAvailable"], min(limits, default=None))
+    limit = min(limits, default=None)
+    text = f"{size(available)} of {size(present)} available"
+    text += "" if limit is None else f", a limit of {size(limit)}"
+    memory = {"present_bytes": present, "available_bytes": available, "limit_bytes": limit}
+    return memory, Finding("memory", text)
 
 
 def _group_files(name: str) -> list[str]:
@@ -83,15 +89,6 @@ def _group_files(name: str) -> list[str]:
     return [file.read_text(encoding="ascii").strip() for file in files if file.is_file()]
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One result of the examination."""
-
-    about: str  # the subject, in a few words
-    found: str  # one line
-    problem: str = ""  # with the remedy; "" where there is none
-
-
 def examine(console: rich.console.Console, probed: concurrent.futures.Future[Cluster]) -> dict[str, Any]:
     """Prints and returns the findings and their problems; ``probed`` gives ``Cluster.local()``, which takes a while.
 
@@ -100,20 +97,21 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     with console.status("looking at TensorFlow, devices and compiled code"):
         cluster, devices = _devices(probed)
         contents = [contents_of(kind) for kind in kinds()]
-        cores, memory = cores_of_this_process(), memory_of_this_process()
+        cores, cores_finding = cores_of_this_process()
+        memory, memory_finding = memory_of_this_process()
         compiler, scotch, ray = os.environ.get("CXX", "g++"), why_missing(), ray_version()
         path = shutil.which(compiler)
         missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
+        no_ray = f"no Ray; {INSTALL}"
         findings = [
             *(*_tensorflow(), devices, *_compiled()),
             Finding("compiler", path or f"no {compiler}", "" if path else missing),
             Finding("method scotch", "is not there" if scotch else "has its program", scotch),
             Finding(
-                "fleet of machines (--fleet)",
-                f"Ray {ray}" if ray else f"no Ray; {INSTALL}",
-                why_no_ray() if ray else "",
+                "fleet of machines (--fleet)", f"Ray {ray}" if ray else no_ray, why_no_ray() if ray else ""
             ),
-            *_machine(cores, memory),
+            cores_finding,
+            memory_finding,
         ]
         folder, unwritable, no_limit = user_cache_folder(), "", ""
         workloads = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))
@@ -130,9 +128,7 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
     lines = [f"{finding.about}: {finding.found}" for finding in findings]
     for entry in contents:
         if entry.oldest_s is not None and entry.newest_s is not None:
-            since, until = (
-                datetime.date.fromtimestamp(seconds) for seconds in (entry.oldest_s, entry.newest_s)
-            )
+            since, until = map(datetime.date.fromtimestamp, (entry.oldest_s, entry.newest_s))
             lines.append(f"  {entry.kind}: {entry.files} files, {size(entry.num_bytes)}, {since} to {until}")
     total = sum(entry.num_bytes for entry in contents)
     lines.append(f"  in all {size(total)}; --clear removes them, --clear=plans,profiles some kinds")
@@ -149,8 +145,8 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
             {"name": device.name, "type": device.type, "memory_bytes": device.memory_bytes}
             for device in (cluster.devices if cluster is not None else ())
         ],
-        "cores": dataclasses.asdict(cores),
-        "memory": dataclasses.asdict(memory),
+        "cores": cores,
+        "memory": memory,
         "cache": {"folder": str(folder), "kinds": [dataclasses.asdict(entry) for entry in contents]},
     }
 
@@ -208,21 +204,6 @@ def _compiled() -> list[Finding]:
         complaint = subprocess.run(
             command, env=environment, pass_fds=descriptors, capture_output=True, text=True, check=False
         ).stderr
-    if complaint:
-        problem = f"{' '.join(complaint.split())}; remove that file"
-        return [simulator, Finding(about, f"cannot be loaded: {path}", problem)]
-    return [simulator, Finding(about, f"compiled and loaded: {path}")]
-
-
-def _machine(cores: Cores, memory: Memory) -> list[Finding]:
-    usable, problem = f"{cores.usable} of {cores.present} usable", ""
-    if cores.quota is not None:
-        usable += f", a quota of {cores.quota:g} cores"
-        if cores.quota < cores.usable:
-            problem = (
-                f"workers are started on {cores.usable} cores and share a quota of {cores.quota:g}, so what is "
-                f"measured sways; pin this process: taskset --cpu-list 0-{max(int(cores.quota), 1) - 1} tf-placer ..."
-            )
-    available = f"{size(memory.available_bytes)} of {size(memory.present_bytes)} available"
-    limit = "" if memory.limit_bytes is None else f", a limit of {size(memory.limit_bytes)}"
-    return [Finding("cores", usable, problem), Finding("memory", available + limit)]
+    is_loaded = "compiled and loaded" if not complaint else "cannot be loaded"
+    problem = f"{' '.join(complaint.split())}; remove that file" if complaint else ""
+    return [simulator, Finding(about, f"{is_loaded}: {path}", problem)]

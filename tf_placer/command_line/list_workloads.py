@@ -30,14 +30,7 @@ _REFERENCE = "p100x1"  # times are of its GPU
 _FACTS_S = 30.0  # of a workload that was never built on this machine, on two idle cores
 _SLOT = re.compile("(adam|sgd|rmsprop)/", re.IGNORECASE)  # variables of Keras's optimizers
 COLUMNS = (
-    "workload",
-    "ops",
-    "units",
-    "parameters",
-    "FLOPs",
-    "bytes",
-    "critical path",
-    "total work",
+    *("workload", "ops", "units", "parameters", "FLOPs", "bytes", "critical path", "total work"),
     "does not fit one device of",
 )
 
@@ -55,11 +48,10 @@ def list_workloads(console: rich.console.Console, names_only: bool = False) -> l
         cells = [cell.rjust(width) for cell, width in zip(middle, widths[1:], strict=True)]
         line = "  ".join([workload.ljust(widths[0]), *cells, fits]).rstrip()
         console.print(line, soft_wrap=True, markup=False)
-    unknown = sum(entry is None for entry in facts.values())
-    hint = (
-        f"{unknown} were not built yet: --facts=NAME,... or --facts=all does it, in up to minutes for each."
-    )
-    hint = hint if unknown else "--names prints the names alone."
+    unknown, hint = sum(entry is None for entry in facts.values()), "--names prints the names alone."
+    if unknown:
+        does_it = "--facts=NAME,... or --facts=all does it, in up to minutes for each."
+        hint = f"{unknown} were not built yet: {does_it}"
     console.print(f"Times are estimates for a P100 and its host. {hint}", soft_wrap=True, markup=False)
     return [{"name": name, "facts": entry and dataclasses.asdict(entry)} for name, entry in facts.items()]
 
@@ -142,8 +134,7 @@ def facts_of(item: Any) -> WorkloadFacts:
     missing = []
     for name in preset_names():
         cluster = Cluster.preset(name)
-        is_host = [device.type == "CPU" for device in cluster.devices]
-        d = is_host.index(False) if not all(is_host) else 0  # the first accelerator, where there is one
+        d = int(cluster.accelerators().argmax())  # the first
         key = (cluster.devices[d].model, cluster.devices[d].memory_bytes)
         if key not in fits:
             problem = analytic_problem(item, cluster)

@@ -1,4 +1,4 @@
-"""`place` and `compare`: from a request to what is written; reading the program that a command is about."""
+"""`place` and `compare`: from a request to an outcome; reading the program of a command."""
 
 from __future__ import annotations
 
@@ -51,23 +51,17 @@ Finish = Callable[[Outcome], object]
 def place(
     request: Request, method: str, console: rich.console.Console, finish: Finish = lambda outcome: None
 ) -> Outcome:
-    """Finds one method's placement, and those of plainer ones beside it (``find``); the fastest is ``written``.
+    """Finds one method's placement, and rivals by plainer methods (``find``); the fastest is ``written``.
 
     With ``--write=method`` the method's own is written; with ``--by=layer`` the plan that is written is made of it, in
     whole layers. Where the batch is not tried in parts, the report has what that takes, if there is time. ``finish``
-    tells and writes what was found, as the last phase.
-
-    Raises:
-      InputError: bad input, or nothing fits in the cluster's memory.
-      KeyboardInterrupt: Ctrl-C before the method had a plan.
+    prints and writes the outcome, as the last phase. Raises InputError where nothing fits in the cluster's memory, and
+    KeyboardInterrupt where Ctrl-C comes before the method had a plan.
     """
     goes_on = methods.find(method).goes_on and method != CONTROL
-    could = (
-        not request.robust and not request.objective.is_memory and request.cluster.accelerators().sum() > 1
-    )
-    request = dataclasses.replace(
-        request, method=method, tries_parts=request.tries_parts and goes_on and could and not request.held
-    )
+    is_plain = not (request.robust or request.objective.is_memory or request.held)
+    could = goes_on and is_plain and request.cluster.accelerators().sum() > 1
+    request = dataclasses.replace(request, method=method, tries_parts=request.tries_parts and could)
     if not request.objective.is_memory:  # that asks the devices in the end
         import_meanwhile(request.cluster)
     return _found(request, Log(console, request.whole_s), finish)
@@ -118,18 +112,12 @@ def place_signatures(
     finish: Callable[[str, Outcome], object],
     reserve_s: float = 0.0,
 ) -> None:
-    """Places signatures of a SavedModel, one after the other; what they share is where the first has it.
+    """Places signatures of a SavedModel, one after the other; ops shared with an earlier one stay on its devices.
 
-    Signatures that the model was exported with, but for those placed anew, come before all of these.
-
-    Args:
-      request: its source is a SavedModel and names the signatures, separated by commas; it is read unless it has been.
-      finish: as in ``place``, with the name of each signature.
-      reserve_s: seconds of the budget for what is done with all of them together.
-
-    Raises:
-      InputError: as ``place`` does; an unknown signature, and a pin that matches in none of them, is told before the
-        first search.
+    Signatures that the model was exported with, but for those placed anew, come before all of these. The source names
+    the signatures, separated by commas; ``finish`` is given the name of each. The last ``reserve_s`` seconds of the
+    budget are for all of them together. An unknown signature, or a pin that matches in none of them, is refused before
+    the first search.
     """
     names = list(dict.fromkeys(request.source.signature.split(",")))
     source = request.source.with_model()
@@ -162,12 +150,8 @@ Check = Callable[[Item, Problem], object]
 def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
     """Builds the program's graph and its problem on the cluster.
 
-    Pins and plans are held against the graph before it is profiled, which takes a minute. ``check`` raises where the
-    program is not what was asked for.
-
-    Raises:
-      InputError: an unknown workload, one that the cluster cannot run, a pin or plan that is not for it, or a server
-        that does not answer; or what the check raises.
+    Pins and plans are checked against the graph before it is profiled, which takes a minute; so is the program, by
+    ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
     """
     compile_simulator(log)
     with log.phase(BUILD):

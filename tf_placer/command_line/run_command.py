@@ -13,22 +13,15 @@ import rich.console
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import Durations, replacing, reserved
-from tf_placer.command_line.explain import explain
+from tf_placer.command_line.inspection import explain, measure, memory, show_profile
 from tf_placer.command_line.list_workloads import find_missing
-from tf_placer.command_line.measure import measure, memory, show_profile
 from tf_placer.command_line.place import compare, place, place_signatures
 from tf_placer.command_line.request import Request, made_for, recall, request_of
 from tf_placer.command_line.train import train
 from tf_placer.planning.outcome import Outcome
 from tf_placer.planning.request import Flags
 from tf_placer.problem.placement import PlanFile
-from tf_placer.report.files import (
-    META_GRAPH,
-    META_GRAPH_TEXT,
-    SAVED_MODEL,
-    summary,
-    write_report,
-)
+from tf_placer.report.files import META_GRAPH, META_GRAPH_TEXT, SAVED_MODEL, summary, write_report
 from tf_placer.report.views import print_report
 from tf_placer.rewrite.rewrite import place_meta_graph
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file
@@ -41,9 +34,8 @@ def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     if options.saved_model:
         model, results = pathlib.Path(options.saved_model).resolve(), out.resolve()
         if results.is_relative_to(model) or model.is_relative_to(results / SAVED_MODEL):
-            raise InputError(
-                f"--out={out} would be written into --saved_model={options.saved_model}; give another folder"
-            )
+            into = f"--saved_model={options.saved_model}"
+            raise InputError(f"--out={out} would be written into {into}; give another folder")
     with reserved(out, f"--out={out}"):
         request = request_of(options)
         if options.command == "place" and request.source.saved_model:
@@ -128,7 +120,7 @@ def _place_saved_model(
 
 @contextlib.contextmanager
 def _told(outcome: Outcome, console: rich.console.Console) -> Iterator[None]:
-    """Prints an outcome; a press of Ctrl-C loses nothing while it is written."""
+    """Prints an outcome; a press of Ctrl-C while writing loses nothing."""
     with interrupt.stoppable() as stop:
         stop.holds_plan, stop.requested = True, False
         print_report(outcome, console)

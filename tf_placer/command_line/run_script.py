@@ -37,6 +37,7 @@ _PROGRAM = (
     "import sys; sys.path.insert(0, {root!r}); from tf_placer.command_line.run_script import main; "
     "del sys.path[0]; main()"
 )
+_OF_FLAGS = ("program", "cluster", "plan", "budget_s", "batch_size", "refresh")
 _BAD_INPUT = 2
 _BY_SIGNAL = 128  # added to a signal's number, as shells do
 
@@ -73,16 +74,8 @@ def run_script(options: Flags) -> int:
     if os.environ.get(DISABLE) == "1":
         sys.stderr.write(f"tf-placer: {DISABLE}=1: {options.program[0]} runs as it is\n")
         return _status([sys.executable, *options.program], dict(os.environ))
-    run = ScriptRun(
-        options.program,
-        str(library),
-        options.cluster,
-        options.plan,
-        options.budget_s,
-        options.batch_size,
-        options.refresh,
-        os.getcwd(),
-    )
+    settings = {name: getattr(options, name) for name in _OF_FLAGS}
+    run = ScriptRun(**settings, library=str(library), folder=os.getcwd())
     command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(run))]
     return _status(command, os.environ | {LOADED_BY: str(library)})
 
@@ -182,7 +175,7 @@ class _Functions:
             cluster = str(folder / run.cluster) if run.cluster.endswith(".toml") else run.cluster
             plan = None if run.plan is None else PlanFile.read(str(folder / run.plan))
             config = AutoPlaceConfig(
-                cluster=cluster, budget_s=run.budget_s, batch_size=run.batch_size, refresh=run.refresh
+                cluster, budget_s=run.budget_s, batch_size=run.batch_size, refresh=run.refresh
             )
             self.watcher = Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
         return self.watcher.call(function, as_it_is, args, kwargs)
@@ -224,7 +217,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
             return None
         action = self._actions.pop(name)
         spec = importlib.util.find_spec(name)
-        loader: Any = None if spec is None else spec.loader
+        loader: Any = spec and spec.loader
         if loader is not None:
             execute = loader.exec_module
 

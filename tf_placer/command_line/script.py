@@ -44,7 +44,10 @@ class Script:
 
     @staticmethod
     def named(said: str) -> Script:
-        """Reads ``FILE.py:NAME`` or ``package.module:NAME``; runs nothing."""
+        """Reads ``FILE.py:NAME`` or ``package.module:NAME``; imports nothing.
+
+        Raises InputError where there is no such file or module, as far as that can be told without an import.
+        """
         where, _, name = said.rpartition(":")
         if not where or not all(part.isidentifier() for part in name.split(".")):
             raise InputError(f"{said} names no function of a script; {_FORM}")
@@ -52,7 +55,13 @@ class Script:
         if not is_file:
             if not all(part.isidentifier() for part in where.split(".")):
                 raise InputError(f"{said}: {where!r} is no script and no module; {_FORM}")
-            return Script(said, None, where, name)
+            script, top = Script(said, None, where, name), where.partition(".")[0]
+            if top not in sys.modules and top not in sys.builtin_module_names:
+                path = [str(pathlib.Path.cwd()), *sys.path]
+                spec = importlib.machinery.PathFinder.find_spec(top, path)
+                if spec is None or (spec.loader is None and top == where):  # a folder without __init__.py
+                    raise script._not_found(top)
+            return script
         file = pathlib.Path(where)
         if not file.is_file():
             why = "that is a folder" if file.is_dir() else "no such file"
@@ -65,15 +74,6 @@ class Script:
         if not is_free or module in sys.stdlib_module_names:
             module = f"script_{module}"
         return Script(said, file.resolve(), module, name)
-
-    def check_found(self) -> None:
-        """Raises InputError where there is no module of that name, as far as that can be told without importing any."""
-        top = self.module.partition(".")[0]
-        if self.file is not None or top in sys.modules or top in sys.builtin_module_names:
-            return
-        spec = importlib.machinery.PathFinder.find_spec(top, [str(pathlib.Path.cwd()), *sys.path])
-        if spec is None or (spec.loader is None and top == self.module):  # a folder without __init__.py
-            raise self._not_found(top)
 
     def _not_found(self, module: str) -> InputError:
         return InputError(

@@ -32,7 +32,7 @@ from tf_placer.graph.read_graph import (
     read_saved_model,
 )
 from tf_placer.planning.forecast import Program
-from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED
+from tf_placer.report.views import FUNCTION, MODEL, PLAIN, WRAPPED
 from tf_placer.transform.split import split
 from tf_placer.workloads.registry import is_kept
 
@@ -64,7 +64,7 @@ class Source(Program):
 
     @property
     def is_anew(self) -> bool:
-        """True if its graph is traced anew, which takes long; once it was, it is kept."""
+        """True if the graph must still be traced, which takes long; a traced one is kept."""
         return self.workload is not None and not is_kept(self.workload)
 
     @property
@@ -72,10 +72,8 @@ class Source(Program):
         """Name in reports."""
         if self.script:
             return Script.named(self.script).name
-        return (
-            self.workload
-            or pathlib.Path(self.saved_model or self.meta_graph or self.graph or "").resolve().name
-        )
+        path = pathlib.Path(self.saved_model or self.meta_graph or self.graph or "")
+        return self.workload or path.resolve().name
 
     @property
     def called(self) -> str:
@@ -313,10 +311,12 @@ def kind_of(script: Script) -> str:
     module = sys.modules[script.module]
     if not hasattr(getattr(module, "__imported__", module), script.name.partition(".")[0]):
         return ""
-    found = script.find(module)
-    if _is_trained(found):
+    program = script.find(module)
+    if _is_trained(program):
         return MODEL
-    return WRAPPED if isinstance(found, AutoPlaced) else FUNCTION if isinstance(found, Function) else PLAIN
+    return (
+        WRAPPED if isinstance(program, AutoPlaced) else FUNCTION if isinstance(program, Function) else PLAIN
+    )
 
 
 def _is_trained(value: Any) -> bool:
@@ -351,4 +351,5 @@ def _parameters(function: Any) -> inspect.Signature:
 def _needs_no_arguments(function: Any) -> bool:
     if isinstance(function, keras.Model):
         return False
-    return all(one.default is not one.empty for one in _parameters(function).parameters.values())
+    parameters = _parameters(function).parameters.values()
+    return all(parameter.default is not parameter.empty for parameter in parameters)

@@ -58,9 +58,8 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
 
     def lessons_of(names: Sequence[str]) -> list[Any]:
         lessons, folder = [], user_cache_folder() / "lessons"
-        for item, cluster in (
-            (item, cluster) for item in map(workloads.build, names) for cluster in clusters
-        ):
+        pairs = ((item, cluster) for item in map(workloads.build, names) for cluster in clusters)
+        for item, cluster in pairs:
             problem = analytic_problem(item, cluster)
             lesson, plans = lesson_of(student, problem, options.searches, options.evaluations, folder)
             best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pathlib
 
-from tf_placer.base.native import Library, compiled, is_compiled, prebuilt_file, tensorflow
+from tf_placer.base.native import Library, compiled, existing_file, prebuilt_file, tensorflow
 
 _FOLDER = pathlib.Path(__file__).parent
 _FLAGS = ("-O3", "-fPIC", "-shared", "-Wall", "-Wno-sign-compare", "-Wno-deprecated-declarations")
@@ -36,7 +36,7 @@ def library_name() -> str:
 
 def is_built() -> bool:
     """Whether ``build_library`` has nothing to compile."""
-    return is_compiled(ops_library())
+    return existing_file(ops_library()) is not None
 
 
 def ops_library() -> Library:

@@ -51,66 +51,44 @@ class TraceProcess:
     """
 
     def __init__(self, pid: int, name: str) -> None:
-        self._pid = pid
-        self._num_rows = 0
-        self._num_arrows = 0
         self.events: list[Event] = []
-        self._add_metadata("process_name", 0, {"name": name})
-        self._add_metadata("process_sort_index", 0, {"sort_index": pid})
+        self._pid = pid
+        self._num_rows = self._num_arrows = 0
+        self._add(name="process_name", ph="M", ts=0, tid=0, args={"name": name})
+        self._add(name="process_sort_index", ph="M", ts=0, tid=0, args={"sort_index": pid})
+
+    def _add(self, **event: Any) -> None:
+        self.events.append({**event, "pid": self._pid})
 
     def add_spans(self, row_name: str, spans: Sequence[Span]) -> list[int]:
         """Draws spans that take time in a row, or where several run at once in more; returns the row of each span."""
         lanes = lanes_of([(span.start_ns, span.end_ns) for span in spans])
         count = max(lanes, default=0) + 1
-        rows = [
-            self._add_row(row_name if count == 1 else f"{row_name} ({lane + 1})") for lane in range(count)
-        ]
-        for span, lane in zip(spans, lanes, strict=True):
-            self.events.append(
-                {
-                    "name": span.name,
-                    "cat": span.category,
-                    "ph": "X",
-                    "ts": _us(span.start_ns),
-                    "dur": _us(span.end_ns - span.start_ns),
-                    "pid": self._pid,
-                    "tid": rows[lane],
-                    "args": span.args,
-                }
-            )
-        return [rows[lane] for lane in lanes]
+        for row in range(self._num_rows + 1, self._num_rows + count + 1):
+            title = row_name if count == 1 else f"{row_name} ({row - self._num_rows})"
+            self._add(name="thread_name", ph="M", ts=0, tid=row, args={"name": title})
+            self._add(name="thread_sort_index", ph="M", ts=0, tid=row, args={"sort_index": row})
+        rows = [self._num_rows + 1 + lane for lane in lanes]
+        self._num_rows += count
+        for span, row in zip(spans, rows, strict=True):
+            times = {"ts": _us(span.start_ns), "dur": _us(span.end_ns - span.start_ns)}
+            self._add(name=span.name, cat=span.category, ph="X", **times, tid=row, args=span.args)
+        return rows
 
     def add_counter(self, name: str, unit: str, points: Iterable[tuple[int, int]]) -> None:
         """Draws a curve through (nanoseconds, value): each value holds until the next."""
-        self.events += [
-            {"name": name, "ph": "C", "ts": _us(at_ns), "pid": self._pid, "tid": 0, "args": {unit: value}}
-            for at_ns, value in points
-        ]
+        for at_ns, value in points:
+            self._add(name=name, ph="C", ts=_us(at_ns), tid=0, args={unit: value})
 
     def add_arrow(self, name: str, points: Sequence[tuple[int, int]]) -> None:
         """Draws arrows from span to span: (row, nanoseconds) inside each of at least two, in the order of time."""
         self._num_arrows += 1
-        for position, (row, at_ns) in enumerate(points):
-            event = {
-                "name": name,
-                "cat": "crosses",
-                "ph": "s" if position == 0 else "f" if position == len(points) - 1 else "t",
-                "id": self._num_arrows,
-                "ts": _us(at_ns),
-                "pid": self._pid,
-                "tid": row,
-            }
+        phases = ["s", *"t" * (len(points) - 2), "f"]
+        for phase, (row, at_ns) in zip(phases, points, strict=True):
             # Else an arrow ends at the next span of the row and not at the one that it points into.
-            self.events.append(event | ({"bp": "e"} if event["ph"] == "f" else {}))
-
-    def _add_row(self, name: str) -> int:
-        self._num_rows += 1
-        self._add_metadata("thread_name", self._num_rows, {"name": name})
-        self._add_metadata("thread_sort_index", self._num_rows, {"sort_index": self._num_rows})
-        return self._num_rows
-
-    def _add_metadata(self, name: str, row: int, args: dict[str, Any]) -> None:
-        self.events.append({"name": name, "ph": "M", "ts": 0, "pid": self._pid, "tid": row, "args": args})
+            binding = {"bp": "e"} if phase == "f" else {}
+            number, ts = self._num_arrows, _us(at_ns)
+            self._add(name=name, cat="crosses", ph=phase, id=number, ts=ts, tid=row, **binding)
 
 
 def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -127,110 +105,93 @@ def lanes_of(spans: Sequence[tuple[int, int]]) -> list[int]:
     return lanes
 
 
-def scope_of(name: str) -> str:
-    """The name scope of an op: what stands before its last slash."""
-    return name.rpartition("/")[0]
-
-
 def _us(time_ns: int) -> float:
     return int(time_ns) / 1000
 
 
-class _SimulatedProcess:
+class _SimulatedProcess(TraceProcess):
     """A simulated step: critical path, devices and channels as rows; memory as counters; arrows for what crosses.
 
     Ops and transfers that take no time are left out: they have nothing to show, and no row could hold them.
     """
 
-    def __init__(self, timeline: StepTimeline, pid: int) -> None:
+    def __init__(self, timeline: StepTimeline) -> None:
+        super().__init__(SIMULATED_PID, "simulated")
         self._timeline = timeline
         self._problem = timeline.problem
-        self._process = TraceProcess(pid, "simulated")
-        self._critical = {(stretch.kind, stretch.index) for stretch in timeline.critical_path}
-        self._row_of: dict[tuple[Kind, int], int] = {}
         self._devices = self._problem.cluster.labels
-
-    def events(self) -> list[Event]:
-        timeline = self._timeline
-        step = Span(f"step of {self._problem.name}", "step", 0, timeline.runtime_ns, {})
-        self._process.add_spans("step", [step] if timeline.runtime_ns else [])
         path: list[tuple[Kind, int]] = [(stretch.kind, stretch.index) for stretch in timeline.critical_path]
-        self._process.add_spans(
-            "critical path", [self._span(*part) for part in path if self._takes_time(*part)]
-        )
+        self._critical = set(path)
+        self._row_of: dict[tuple[Kind, int], int] = {}
+        step = Span(f"step of {self._problem.name}", "step", 0, timeline.runtime_ns, {})
+        self.add_spans("step", [step] if timeline.runtime_ns else [])
+        self._add_parts("critical path", path)
         for device, name in enumerate(self._devices):
-            self._add_row(name, *((kind, timeline.device_of(kind) == device) for kind in ON_DEVICES))
-        for channel, name in enumerate(timeline.problem.cluster.channel_names()):
-            if (timeline.transfer_channel == channel).any():
-                self._add_row(f"link {name}", ("transfer", timeline.transfer_channel == channel))
+            masks = {kind: timeline.device_of(kind) == device for kind in ON_DEVICES}
+            parts = ((kind, i) for kind, mask in masks.items() for i in np.flatnonzero(mask).tolist())
+            self._add_parts(name, parts)
+        for channel, name in enumerate(self._problem.cluster.channel_names()):
+            transfers = np.flatnonzero(timeline.transfer_channel == channel).tolist()
+            if transfers:
+                self._add_parts(f"link {name}", (("transfer", i) for i in transfers))
         for transfer in range(len(timeline.transfer_tensor)):
             self._add_arrow(transfer)
         for name, curve in zip(self._devices, timeline.memory, strict=True):
             points = zip(curve.times_ns.tolist(), curve.num_bytes.tolist(), strict=True)
-            self._process.add_counter(f"memory of {name}", "bytes", points)
-        return self._process.events
+            self.add_counter(f"memory of {name}", "bytes", points)
 
-    def _add_row(self, name: str, *chosen: tuple[Kind, np.ndarray]) -> None:
-        parts = [
-            (kind, index)
-            for kind, spans_of_kind in chosen
-            for index in np.flatnonzero(spans_of_kind).tolist()
-            if self._takes_time(kind, index)
-        ]
-        rows = self._process.add_spans(name, [self._span(*part) for part in parts])
-        self._row_of |= dict(zip(parts, rows, strict=True))
+    def _add_parts(self, title: str, parts: Iterable[tuple[Kind, int]]) -> None:
+        parts, spans = [part for part in parts if self._takes_time(*part)], list[Span]()
+        for kind, index in parts:
+            op = index if kind == "op" else int(self._timeline.transfer_producer[index])
+            name = self._problem.op_names[op]
+            args: dict[str, Any] = {"critical": True} if (kind, index) in self._critical else {}
+            if kind == "op":
+                args |= {
+                    "type": self._problem.op_types[op],
+                    "unit": int(self._problem.unit_of_op[op]),
+                    "scope": name.rpartition("/")[0],
+                }
+                splitting = self._problem.splitting
+                if splitting is not None and (part := splitting.part_of(name)) != SHARED:
+                    args["part"] = part
+            else:
+                args |= {
+                    "bytes": int(self._timeline.transfer_bytes[index]),
+                    "from": self._devices[self._timeline.transfer_source[index]],
+                    "to": self._devices[self._timeline.transfer_target[index]],
+                }
+            start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns[kind])
+            spans.append(
+                Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
+            )
+        self._row_of |= dict(zip(parts, self.add_spans(title, spans), strict=True))
 
     def _takes_time(self, kind: Kind, index: int) -> bool:
         start_ns, end_ns = self._timeline.times_ns[kind]
         return bool(end_ns[index] > start_ns[index])
-
-    def _span(self, kind: Kind, index: int) -> Span:
-        op = index if kind == "op" else int(self._timeline.transfer_producer[index])
-        name = self._problem.op_names[op]
-        args: dict[str, Any] = {"critical": True} if (kind, index) in self._critical else {}
-        if kind == "op":
-            args |= {
-                "type": self._problem.op_types[op],
-                "unit": int(self._problem.unit_of_op[op]),
-                "scope": scope_of(name),
-            }
-            splitting = self._problem.splitting
-            if splitting is not None and (part := splitting.part_of(name)) != SHARED:
-                args["part"] = part
-        else:
-            args |= {
-                "bytes": int(self._timeline.transfer_bytes[index]),
-                "from": self._devices[self._timeline.transfer_source[index]],
-                "to": self._devices[self._timeline.transfer_target[index]],
-            }
-        start_ns, end_ns = (int(times[index]) for times in self._timeline.times_ns[kind])
-        return Span(name if kind in ("op", "transfer") else f"{kind} {name}", kind, start_ns, end_ns, args)
 
     def _add_arrow(self, transfer: int) -> None:
         """Adds the arrow of a transfer: from the producer to the first reader there, of ops that take time."""
         timeline, problem = self._timeline, self._problem
         producer = int(timeline.transfer_producer[transfer])
         begin, end = problem.consumer_offset[timeline.transfer_tensor[transfer] :][:2]
-        readers = [
-            op
-            for op in problem.consumer_op[begin:end].tolist()
-            if timeline.device_of_op[op] == timeline.transfer_target[transfer] and self._takes_time("op", op)
-        ]
-        points = []
-        if self._takes_time("op", producer):
-            points.append((self._row_of["op", producer], int(timeline.end_ns[producer]) - 1))  # inside it
+        readers = problem.consumer_op[begin:end]
+        readers = readers[timeline.device_of_op[readers] == timeline.transfer_target[transfer]]
+        readers = readers[np.argsort(timeline.start_ns[readers], kind="stable")]
         ways: tuple[Kind, ...] = ("send", "transfer", "receive")
-        for kind in ways:
-            if self._takes_time(kind, transfer):
-                points.append((self._row_of[kind, transfer], int(self._timeline.times_ns[kind][0][transfer])))
-        if readers:
-            first_reader = min(readers, key=lambda op: int(timeline.start_ns[op]))
-            points.append((self._row_of["op", first_reader], int(timeline.start_ns[first_reader])))
+        parts: list[tuple[Kind, int]] = [("op", producer), *((kind, transfer) for kind in ways)]
+        parts += [("op", reader) for reader in readers.tolist() if self._takes_time("op", reader)][:1]
+        points = []
+        for kind, i in (part for part in parts if self._takes_time(*part)):
+            start_ns, end_ns = (int(times[i]) for times in timeline.times_ns[kind])
+            is_producer = (kind, i) == parts[0]
+            points.append((self._row_of[kind, i], end_ns - 1 if is_producer else start_ns))  # inside it
         if len(points) > 1:
-            self._process.add_arrow(problem.op_names[producer], points)
+            self.add_arrow(problem.op_names[producer], points)
 
 
-def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int) -> list[Event]:
+def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata) -> list[Event]:
     """Rows: each device's kernels, as many rows as run at once, and its receipts.
 
     The step, run with FULL_TRACE, begins with the first node of the trace, by the clocks of the workers. Each cluster
@@ -253,22 +214,25 @@ def measured_process(problem: Problem, trace: tf.compat.v1.RunMetadata, pid: int
             elif node.node_name != _SOURCE:
                 # Type and unit are the plan's: the trace has the kernel's type, which differs among processors.
                 op, kernel = owner(node.node_name, number_of), _TYPE.search(node.timeline_label)
-                args = {"scope": scope_of(node.node_name), "type": kernel[1] if kernel else ""}
+                args = {"scope": node.node_name.rpartition("/")[0], "type": kernel[1] if kernel else ""}
                 if op is not None:  # not the runtime's own
                     number = number_of[op]
                     args |= {"type": problem.op_types[number], "unit": int(problem.unit_of_op[number])}
                 spans_of[device.device, False].append(Span(node.node_name, "op", *node_times_ns(node), args))
     begin_ns = min((span.start_ns for spans in spans_of.values() for span in spans), default=0)
-    process, devices = TraceProcess(pid, "measured"), {*order, *(device for device, _ in spans_of)}
+    process, devices = TraceProcess(MEASURED_PID, "measured"), {*order, *(device for device, _ in spans_of)}
     names = sorted(devices, key=lambda name: (order.get(name, len(order)), name))
     for name, label in zip(names, device_labels(names), strict=True):
         for is_receipt, row in ((False, label), (True, f"received by {label}")):
             if (spans := spans_of[name, is_receipt]) or not is_receipt:
-                since_begin = (
-                    span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
-                    for span in spans
+                process.add_spans(
+                    row,
+                    [
+                        span._replace(start_ns=span.start_ns - begin_ns, end_ns=span.end_ns - begin_ns)
+                        for span in spans
+                        if span.end_ns > span.start_ns
+                    ],
                 )
-                process.add_spans(row, [span for span in since_begin if span.end_ns > span.start_ns])
     return process.events
 
 
@@ -300,9 +264,9 @@ def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None
     ``measured`` is what ``RuntimeEvaluator.traced_step`` gives of the plan; None where it was not run.
     """
     timeline = simulated_timeline(placement.problem, placement.decisions)
-    events = _SimulatedProcess(timeline, SIMULATED_PID).events()
+    events = _SimulatedProcess(timeline).events
     if measured is not None:
-        events += measured_process(timeline.problem, measured, MEASURED_PID)
+        events += measured_process(timeline.problem, measured)
     lines = ",\n".join(json.dumps(event, allow_nan=False, separators=(",", ":")) for event in events)
     return f'{{"displayTimeUnit":"ms","traceEvents":[\n{lines}\n]}}\n'
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.base.files import replacing
-from tf_placer.planning.outcome import DATA_PARALLEL, SINGLE, ByLayer, Clock, Note, Outcome, Timed
+from tf_placer.base.quantities import known
+from tf_placer.planning.outcome import DATA_PARALLEL, SINGLE, Clock, Note, Outcome, Timed
 from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.sentences import headline
 from tf_placer.report.views import page_of_run
@@ -23,19 +23,13 @@ from tf_placer.transform.fusion import savings
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 _OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
 _OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
+_OF_MEMORY = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 NODE_DATA = "model_explorer.json"  # where it is asked for
 _COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
 RESULTS = (
-    SAVED_MODEL,
-    META_GRAPH,
-    META_GRAPH_TEXT,
-    "placement.json",
-    "placed_graph.pb",
-    "timeline.json",
-    NODE_DATA,
-    PAGE,
-    "summary.json",
+    *(SAVED_MODEL, META_GRAPH, META_GRAPH_TEXT, "placement.json", "placed_graph.pb", "timeline.json"),
+    *(NODE_DATA, PAGE, "summary.json"),
 )
 
 
@@ -62,17 +56,14 @@ def write_report(
       The paths of all that is there.
     """
     placed = None if outcome.form.item is None else apply_placement(outcome.form.item, outcome.placement)
-    # With it `explain` has the costs that the plan was searched with.
-    correction = None if outcome.correction is None else list(dataclasses.astuple(outcome.correction))
+    plan_of = None if made_for is None else dict(made_for)
+    if outcome.correction is not None:  # with it `explain` has the costs that the plan was searched with
+        plan_of = {**(plan_of or {}), "correction": list(dataclasses.astuple(outcome.correction))}
     with replacing(out, RESULTS) as unfinished:
         if also is not None:
             also(unfinished)
-        plan_of = dict(made_for or {}) | ({} if correction is None else {"correction": correction})
-        outcome.placement.save(
-            unfinished / "placement.json",
-            plan_of if made_for is not None or plan_of else None,
-            by_layer=outcome.by_layer is not None,
-        )
+        by_layer = outcome.by_layer is not None
+        outcome.placement.save(unfinished / "placement.json", plan_of, by_layer=by_layer)
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
         ran = outcome.placement is outcome.written.placement  # what was traced is what is written
@@ -101,17 +92,14 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         rivals.append(written)
     main = outcome.forms[0]
     single = outcome.named(SINGLE) if main.parts > 1 else None  # a plan in parts has searched another program
-    parallel = next((timed for timed in outcome.rows if timed.name == DATA_PARALLEL), None)
-    measured: dict[str, Any] = {}
-    if outcome.correction is not None:
-        trials = [
-            {"method": trial.name, "status": trial.status.name}
-            | {name: getattr(trial, name) for name in _OF_TRIAL}
-            for trial in outcome.trials
-        ]
-        correction = dataclasses.asdict(outcome.correction)
-        measured = {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
-    return {
+    least, needs = search.least_memory, None if outcome.room is None else dataclasses.asdict(outcome.room)
+    if needs is not None:
+        needs["smallest_preset"] = needs.pop("preset")
+    of_memory: tuple[Any, ...] = (None,) * len(_OF_MEMORY)
+    if least is not None:
+        of_fastest = least.fastest.runtime_s, least.fastest.peak_bytes
+        of_memory = (least.slow_down, *of_fastest, least.share, known(least.bound_share))
+    data = {
         "workload": problem.name,
         "cluster": problem.cluster.name,
         "method": outcome.method,
@@ -148,9 +136,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "search_s": written.search_s,
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
-        DATA_PARALLEL: None
-        if parallel is None
-        else {**_timed(outcome, parallel), "peak_bytes": parallel.peak_bytes, "status": parallel.status.name},
+        DATA_PARALLEL: None,
         "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
         "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
         "fused": outcome.notes.get(Note.FUSED, ""),
@@ -163,10 +149,33 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         ],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
-        **({} if outcome.by_layer is None else _of_layers(outcome, outcome.by_layer)),
-        **_of_memory(outcome),
-        **measured,
+        "objective": "time" if least is None else "memory",
+        **dict(zip(_OF_MEMORY, of_memory, strict=True)),
+        "single_device_needs": needs,
     }
+    if outcome.by_layer is not None:
+        of_layers = None if outcome.by_layer.whole is None else row
+        data |= {
+            "layers": outcome.by_layer.num_layers,
+            "by_layer_s": of_layers and of_layers.simulated_s,
+            "by_op_s": written.simulated_s,
+            "by_layer_peak_bytes": of_layers and of_layers.peak_bytes,
+        }
+    for row in [row for row in outcome.rows if row.name == DATA_PARALLEL][:1]:
+        data[DATA_PARALLEL] = {
+            **_timed(outcome, row),
+            "peak_bytes": row.peak_bytes,
+            "status": row.status.name,
+        }
+    if outcome.correction is not None:
+        trials = [
+            {"method": trial.name, "status": trial.status.name}
+            | {name: getattr(trial, name) for name in _OF_TRIAL}
+            for trial in outcome.trials
+        ]
+        correction = dataclasses.asdict(outcome.correction)
+        data |= {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
+    return data
 
 
 def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
@@ -179,37 +188,4 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
         "lower_bound_s": None if form is None else form.lower_bound_s,
         "is_written": row is outcome.row_written,
         "status": row.status_name,
-    }
-
-
-def _of_layers(outcome: Outcome, by_layer: ByLayer) -> dict[str, Any]:
-    whole, devices = by_layer.whole, [device.name for device in outcome.problem.cluster.devices]
-    return {
-        "layers": by_layer.num_layers,
-        "by_layer_s": None if whole is None else whole.runtime_s,
-        "by_op_s": outcome.written.simulated_s,
-        "by_layer_peak_bytes": None
-        if whole is None
-        else dict(zip(devices, whole.peak_bytes.tolist(), strict=True)),
-    }
-
-
-def _of_memory(outcome: Outcome) -> dict[str, Any]:
-    least, room = outcome.search.least_memory, outcome.room
-    return {
-        "objective": "time" if least is None else "memory",
-        "slow_down": None if least is None else least.slow_down,
-        "fastest_runtime_s": None if least is None else least.fastest.runtime_s,
-        "fastest_peak_bytes": None if least is None else least.fastest.peak_bytes,
-        "peak_share": None if least is None else least.share,
-        "peak_share_bound": None if least is None or math.isinf(least.bound_share) else least.bound_share,
-        "single_device_needs": None
-        if room is None
-        else {
-            "device": room.device,
-            "needed_bytes": room.needed_bytes,
-            "has_bytes": room.has_bytes,
-            "holders": dict(room.holders),
-            "smallest_preset": room.preset,
-        },
     }

@@ -32,6 +32,7 @@ from tf_placer.transform.fusion import savings
 FIGURES = pathlib.Path(__file__).with_name("gpu_fidelity.json")  # of simulated GPUs beside real ones
 ALL = "all"  # GPUs of the page together
 _PAGE = "docs/results/gpu_fidelity.md"
+_BOUNDS = "Lower bounds are those of plans that fuse nothing; a plan with clusters may take less."
 _MOST_RUNS = 4  # of layers that are told by name
 _LEAST = 5e-4  # share of the time of all layers with which one is told
 _RIVALS = {True: "the program as it is on the whole machine", False: "a single device"}
@@ -160,37 +161,27 @@ def doubts(outcome: Outcome) -> list[str]:
 
 def schedule_sentences(outcome: Outcome) -> list[str]:
     """Sentences on the order of execution of the plan written and on clusters, decided or asked for in vain."""
-    sentences, texts = list[str](), dict[str, str]()
+    texts = dict[str, str]()
     for part, step_s in outcome.schedule.items():
         without_s = step_s["without_s"]
         takes = "not fit in memory" if without_s is None else f"take {milliseconds(without_s)}"
-        simulated = f"{milliseconds(step_s['with_s'])} in the simulator"
-        texts[part] = f"{simulated}; without them the step would {takes}."
-    if "order" in texts:
-        sentences.append(f"The plan also orders ops by control edges: {texts['order']}")
-    if outcome.notes.get(Note.FUSED, ""):
-        sentences.append(outcome.notes[Note.FUSED])
-    elif "fused" in texts:
-        saved = savings(outcome.placement.problem, outcome.placement.cluster_of_op)
-        sentences.append(f"{saved.sentence()}: {texts['fused']}")
-    return sentences
-
-
-def bounds_sentences(outcome: Outcome) -> list[str]:
-    """A sentence on the lower bounds where they are not of the plan that is written."""
-    if outcome.placement.cluster_of_op is None:
-        return []
-    return ["Lower bounds are those of plans that fuse nothing; a plan with clusters may take less."]
+        subject = "The plan also orders ops by control edges"
+        if part != "order":
+            subject = savings(outcome.placement.problem, outcome.placement.cluster_of_op).sentence()
+        with_them = f"{milliseconds(step_s['with_s'])} in the simulator"
+        texts[part] = f"{subject}: {with_them}; without them the step would {takes}."
+    if fused := outcome.notes.get(Note.FUSED):
+        texts["fused"] = fused
+    return list(texts.values())
 
 
 def remarks(outcome: Outcome) -> list[str]:
-    """Sentences about what was cut short, what is a guess, and how far simulated GPUs are from real ones."""
+    """Sentences on an interrupted search, guessed costs and sizes, and how far simulated GPUs are from real ones."""
     problem = outcome.problem
-    sentences = []
-    if outcome.search.interrupted:
-        sentences.append("The search was interrupted; this is the best plan so far.")
-    if outcome.notes.get(Note.MEASURED_ON, ""):
-        sentences.append(outcome.notes.get(Note.MEASURED_ON, ""))
+    is_cut = outcome.search.interrupted
+    sentences = ["The search was interrupted; this is the best plan so far."] if is_cut else []
+    if measured_on := outcome.notes.get(Note.MEASURED_ON):
+        sentences.append(measured_on)
     if problem.guessed_op_types:
         guesses = ", ".join(f"{op} x {count}" for op, count in problem.guessed_op_types.items())
         sentences.append(f"The cost of these ops is a guess: {guesses}.")
@@ -200,7 +191,7 @@ def remarks(outcome: Outcome) -> list[str]:
         sentences.append(f"The sizes of {count} tensors depend on data and are estimates: {rules}.")
     return [
         *sentences,
-        *bounds_sentences(outcome),
+        *([] if outcome.placement.cluster_of_op is None else [_BOUNDS]),
         *about_parts(outcome),
         *fidelity_sentences(problem.cluster),
     ]
@@ -215,10 +206,8 @@ def about_parts(outcome: Outcome) -> list[str]:
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
             '("whole" batch statistics keep them).'
         )
-    if outcome.form.stayed_whole:
-        sentences.append(
-            "Not everything that works on examples is split: " + "; ".join(outcome.form.stayed_whole) + "."
-        )
+    if stayed := "; ".join(outcome.form.stayed_whole):
+        sentences.append(f"Not everything that works on examples is split: {stayed}.")
     return sentences
 
 
@@ -230,7 +219,8 @@ def plan_sentences(outcome: Outcome) -> list[str]:
         parts = [batch, *about_parts(outcome)]
     else:
         parts = [*about_parts(outcome), *split_batch_sentences(outcome)]
-    return [*doubts(outcome), *parts, *schedule_sentences(outcome), *bounds_sentences(outcome)]
+    bounds = [] if outcome.placement.cluster_of_op is None else [_BOUNDS]
+    return [*doubts(outcome), *parts, *schedule_sentences(outcome), *bounds]
 
 
 def capital(text: str) -> str:
@@ -281,7 +271,7 @@ def _fullest(search: SearchResult) -> tuple[str, int, int]:
 
 
 def _layer_sentences(outcome: Outcome) -> list[str]:
-    """Sentences on how much slower a plan of whole layers is; none unless it was asked for."""
+    """Sentences on how much slower a plan of whole layers is; none unless asked for."""
     by_layer, plan = outcome.by_layer, outcome.written.placement
     if by_layer is None:
         return []
@@ -303,9 +293,8 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
     lost = [] if plan is None or plan.priority_of_op is None else ["order"]
     lost += [] if plan is None or plan.cluster_of_op is None else ["clusters"]
     if lost:
-        sentences.append(
-            f"Whole layers are another plan, without the {' and the '.join(lost)} of that of single ops."
-        )
+        decisions = " and the ".join(lost)
+        sentences.append(f"Whole layers are another plan, without the {decisions} of that of single ops.")
     return sentences
 
 
@@ -319,16 +308,13 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
     splitting = problem.splitting
     if splitting is None or splitting.parts == 1 or len(np.unique(placement.device_of_op)) < 2:
         return []
-    part = problem.part_of_op()
-    layers = layers_of_parts(problem)
+    layers, part_of_op = layers_of_parts(problem), problem.part_of_op()
+    is_shared = (part_of_op == SHARED) & bool(splitting.kept_whole)
     time_ns = np.zeros((len(layers), splitting.parts, problem.num_devices), np.int64)
-    is_copy = part != SHARED
-    on, ops = placement.device_of_op[is_copy], np.flatnonzero(is_copy)
-    np.add.at(time_ns, (layers.layer_of_op[is_copy], part[is_copy], on), problem.compute_ns[ops, on])
-    whole = np.flatnonzero(~is_copy) if splitting.kept_whole else np.zeros(0, int)
-    on = placement.device_of_op[whole]
-    for part_position in range(splitting.parts):
-        np.add.at(time_ns, (layers.layer_of_op[whole], part_position, on), problem.compute_ns[whole, on])
+    for part in range(splitting.parts):
+        ops = np.flatnonzero((part_of_op == part) | is_shared)
+        on = placement.device_of_op[ops]
+        np.add.at(time_ns[:, part], (layers.layer_of_op[ops], on), problem.compute_ns[ops, on])
     of_layer = time_ns.sum(axis=(1, 2))
     shown_layers = np.flatnonzero(of_layer > _LEAST * of_layer.sum())
     places = [tuple(sorted(set(time_ns[layer].argmax(axis=1).tolist()))) for layer in shown_layers]
@@ -338,40 +324,35 @@ def plan_in_parts_sentences(placement: Placement) -> list[str]:
         *names, last_name = (problem.cluster.labels[d] for d in place)
         on_place[place] = f"split over {', '.join(names)} and {last_name}" if names else f"on {last_name}"
     # Layers in the order of the program, those at one place together; their numbers where there are many changes.
-    runs = [
-        (place, [name for _, name in run])
-        for place, run in itertools.groupby(zip(places, labels, strict=True), key=lambda pair: pair[0])
-    ]
-    if len(runs) <= _MOST_RUNS:
-        suffixes = [f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else "" for _, names in runs]
-        pairs = zip(runs, suffixes, strict=True)
-        where = ", ".join(f"{names[0]}{suffix} {on_place[place]}" for (place, names), suffix in pairs)
-    else:
-        counts = Counter(places).most_common()
-        phrases = [f"{count} {on_place[place]}" for place, count in counts[:_MOST_RUNS]]
+    placed = zip(places, labels, strict=True)
+    phrases, start = list[str](), ""
+    for place, run in itertools.groupby(placed, key=lambda pair: pair[0]):
+        names = [name for _, name in run]
+        end = f" to {names[-1]} ({len(names)} layers)" if len(names) > 1 else ""
+        phrases.append(f"{names[0]}{end} {on_place[place]}")
+    if len(phrases) > _MOST_RUNS:
+        counts, start = Counter(places).most_common(), f"of {len(labels)} layers "
         rest = sum(count for _, count in counts[_MOST_RUNS:])
-        where = f"of {len(labels)} layers " + ", ".join([*phrases, *([f"{rest} elsewhere"] if rest else [])])
-    return [f"The plan: the batch in {splitting.parts} parts; {where}."]
+        phrases = [f"{count} {on_place[place]}" for place, count in counts[:_MOST_RUNS]]
+        phrases += [f"{rest} elsewhere"] if rest else []
+    return [f"The plan: the batch in {splitting.parts} parts; {start}{', '.join(phrases)}."]
 
 
 def split_batch_sentences(outcome: Outcome) -> list[str]:
     """Sentences on plans with the batch in parts that are not written, or on why there is none."""
-    rows = {row.name: row for row in outcome.beside if not row.is_candidate}
     why_not = outcome.notes.get(Note.WHY_NOT_SPLIT)
     sentences = [why_not] if why_not else []
     split, written = outcome.best_split, outcome.written
+    if split is None:
+        rows = [row for row in outcome.beside if row.name == DATA_PARALLEL and not row.is_candidate]
+        return [*sentences, *(_instead(outcome, row) for row in rows[-1:])]
     clock = clock_of([written])
-    split_s = None if split is None else split.seconds(clock)
-    written_s = written.seconds(clock)
-    if split is not None:
-        if written is not split and split_s is not None and written_s is not None:
-            less = gain(-excess(split_s, written_s))
-            sentences.append(
-                f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
-                f"{less} than the plan written."
-            )
-    elif DATA_PARALLEL in rows:
-        sentences.append(_instead(outcome, rows[DATA_PARALLEL]))
+    split_s, written_s = split.seconds(clock), written.seconds(clock)
+    if written is not split and split_s is not None and written_s is not None:
+        sentences.append(
+            f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
+            f"{gain(-excess(split_s, written_s))} than the plan written."
+        )
     return sentences
 
 
@@ -389,13 +370,12 @@ def _instead(outcome: Outcome, row: Timed) -> str:
     diff = excess(row.simulated_s, plan_s)
     if abs(diff) <= SAME:
         return f"{took}, as this plan does."
+    if math.isinf(diff):
+        return f"{took}, and this plan no time."
     if diff > 0:
-        than = f"{percentage(diff)} more than this plan" if math.isfinite(diff) else "and this plan no time"
-        return f"{took}, {than}."
-    parts = len(outcome.form.replicas)
-    return (
-        f"{took}, {percentage(-diff)} less than this plan: parts={parts} searches plans with a part for each."
-    )
+        return f"{took}, {percentage(diff)} more than this plan."
+    remedy = f"parts={len(devices)} searches plans with a part for each"
+    return f"{took}, {percentage(-diff)} less than this plan: {remedy}."
 
 
 def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:
@@ -415,7 +395,7 @@ def why_not(outcome: Outcome) -> str:
 
 
 def _last_times(outcome: Outcome) -> str:
-    """The plan's time by its last clock beside that of its rival, and what it saves."""
+    """The plan's and its rival's time by the plan's last clock, and the share saved."""
     gained = outcome.gain
     if gained is None:
         return "a time that is not known"
@@ -432,21 +412,18 @@ def fidelity_sentence(model: str) -> str:
     # Model of a device -> ``rows`` of networks measured on it, ``own`` by us, and the typical ``factor``.
     figures_of = json.loads(FIGURES.read_text(encoding="utf8"))
     figures = figures_of.get(model)
+    share = percentage((figures or figures_of[ALL])["factor"] - 1)
     if figures is None:
         return (
             f"No published step times of networks on {model} were found; simulated times of other GPUs are typically "
-            f"within {percentage(figures_of[ALL]['factor'] - 1)} of published ones ({_PAGE})."
+            f"within {share} of published ones ({_PAGE})."
         )
-    kind, count = ("measured", f"{figures['rows']:.0f} steps, {figures['own']:.0f} measured by us")
-    if not figures["own"]:
-        kind, count = "published", f"{figures['rows']:.0f} steps"
-    share = percentage(figures["factor"] - 1)
+    ours = f", {figures['own']:.0f} measured by us" if figures["own"] else ""
+    kind, count = "measured" if ours else "published", f"{figures['rows']:.0f} steps{ours}"
     return f"Simulated times on {model} are typically within {share} of {kind} ones ({count}; {_PAGE})."
 
 
 def fidelity_sentences(cluster: Cluster) -> list[str]:
     """One for each GPU model of a cluster that is only described; none for live devices."""
-    if cluster.kind != "described":
-        return []
-    models = {device.model: None for device in cluster.devices if device.type == "GPU"}
-    return [fidelity_sentence(model) for model in models]
+    gpus = (device.model for device in cluster.devices if device.type == "GPU")
+    return [fidelity_sentence(model) for model in dict.fromkeys(gpus) if cluster.kind == "described"]

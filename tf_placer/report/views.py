@@ -1,4 +1,4 @@
-"""Views of outcomes: tables and text for a terminal, and sections of the page ``report.html``."""
+"""Views of outcomes: text for a terminal, sections of the page ``report.html``, commands and code that use a plan."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import pathlib
 import platform
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 import rich.console
-import rich.table
 import tensorflow as tf
+from rich.table import Column, Table
 
 from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
 from tf_placer.planning.outcome import (
@@ -33,14 +32,13 @@ from tf_placer.planning.outcome import (
 from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.layers import MOST_ROWS, layer_rows, layers_of
 from tf_placer.problem.unit_graph import crossings
-from tf_placer.report.how_to import how_to
 from tf_placer.report.sentences import capital, headline, notes, plan_sentences, remarks, use_of_plan, verdict
 from tf_placer.report_page.page import HowTo, Page, Row, Section, draw_step
 from tf_placer.search import methods
-from tf_placer.search.recorder import SearchCurve
 from tf_placer.version import VERSION
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
+_OF_CURVE = ("name", "elapsed_s", "best_s", "is_written")
 _TITLE = 18  # columns of a title, however many clocks there are
 _LARGEST, _LAYERS = 5, 12  # transfers and layers of a plan in lines
 _MOST_RIVALS, _MOST_OPS = 3, 20_000  # whose plans are on the page
@@ -58,6 +56,37 @@ _UNPLACED = (
 _ON_TRIAL = (
     "The first calls decide whether this plan is used: some run as they are, and then as many by the plan."
 )
+# Flags of some kinds of programs alone.
+_OF_KINDS = {
+    "args": ("script",),
+    "batch_size": ("script", "saved_model", "meta_graph"),
+    "fetches": ("meta_graph",),
+    "input_shape": ("saved_model", "meta_graph"),
+    "signature": ("saved_model",),
+    "tags": ("saved_model",),
+}
+_KINDS = ("script", "saved_model", "meta_graph", "workload")
+_REPEATED = ("memory_limit", "input_shape")  # given once for each value
+_LOGICAL = """\
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * {count})
+"""
+_SESSION = """\
+import tensorflow as tf
+import tf_placer
+
+with open({graph}, "rb") as file:
+    graph_def = tf.compat.v1.GraphDef.FromString(file.read())
+target = tf_placer.session_target({cluster})
+with tf.Graph().as_default(), tf.compat.v1.Session(target{config}) as session:
+    tf.import_graph_def(graph_def, name="")
+    # Here session.run(FETCHES, FEEDS): ops have the names that they had."""
+_SERVER = (
+    "A server, or another machine, has no such workers: for it, place the program on a cluster file that has the names "
+    "of its devices (--cluster=FILE.toml)."
+)
+# A script's program: a model that trains, an auto-placed function, a tf.function, or something else to call.
+MODEL, WRAPPED, FUNCTION, PLAIN = "model", "wrapped", "function", "plain"
 
 
 def page_of_run(
@@ -66,14 +95,9 @@ def page_of_run(
     """The page of a run of `place` or `compare`; arguments as of ``how_to``."""
     problem = outcome.problem
     costliest = problem.op_names[int(problem.compute_ns.max(axis=1).argmax())] if problem.num_ops else "NAME"
-    section = _section(
-        outcome,
-        problem.name,
-        problem.name,
-        headline(outcome),
-        (*notes(outcome), *remarks(outcome)),
-        how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked),
-    )
+    apply = how_to(out, files, made_for, called, costliest, is_compared=not outcome.asked)
+    paragraphs = (*notes(outcome), *remarks(outcome))
+    section = _section(outcome, problem.name, problem.name, headline(outcome), paragraphs, apply)
     search = outcome.written.search
     origin = {
         "command": shlex.join(["tf-placer", *sys.argv[1:]]) if sys.argv[1:] else "",
@@ -97,37 +121,22 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
     word = f"{cluster.kind}{count}" if cluster.kind in ("local", "logical") else f"{cluster.name}.toml"
     batch = "" if splitting is None or not splitting.batch else f", batch_size={splitting.batch}"
     settings = f'cluster="{word}"{batch}'
-    return _section(
-        outcome,
-        f"{name}, signature {number}: {outcome.problem.num_ops:,} ops",
-        name,
-        f"{capital(use_of_plan(outcome, is_used))}.",
-        (
-            f"{capital(comparison + outcome.notes.get(Note.WHY, ''))}.",
-            *plan_sentences(outcome),
-        ),
-        (
-            HowTo(applied),
-            HowTo(
-                f"Keep the plan in a text file, to read and edit; {name} is the placed function of your program:",
-                f'{name}.placement.save("placement.json")',
-            ),
-            HowTo(
-                "In another process, place the function by that plan instead of searching again:",
-                f"import tf_placer\n\n{name} = tf_placer.auto_place({name}, {settings}, "
-                'plan="placement.json")',
-            ),
-        ),
+    title = f"{name}, signature {number}: {outcome.problem.num_ops:,} ops"
+    why = f"{capital(comparison + outcome.notes.get(Note.WHY, ''))}."
+    keep = f"Keep the plan in a text file, to read and edit; {name} is the placed function of your program:"
+    again = "In another process, place the function by that plan instead of searching again:"
+    call = f'{name} = tf_placer.auto_place({name}, {settings}, plan="placement.json")'
+    apply = (
+        HowTo(applied),
+        HowTo(keep, f'{name}.placement.save("placement.json")'),
+        HowTo(again, f"import tf_placer\n\n{call}"),
     )
+    use = f"{capital(use_of_plan(outcome, is_used))}."
+    return _section(outcome, title, name, use, (why, *plan_sentences(outcome)), apply)
 
 
 def _section(
-    outcome: Outcome,
-    name: str,
-    program: str,
-    said: str,
-    paragraphs: tuple[str, ...],
-    apply: tuple[HowTo, ...],
+    outcome: Outcome, name: str, program: str, verdict: str, notes: tuple[str, ...], apply: tuple[HowTo, ...]
 ) -> Section:
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
@@ -138,18 +147,17 @@ def _section(
     rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
     plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
     views = {name: draw_step(plan.problem, plan.decisions) for name, plan in plans[:_MOST_RIVALS]}
-    curves: list[tuple[SearchCurve, bool]] = []
+    curves: list[tuple[Any, ...]] = []
     if outcome.kept is not None:
-        curves = [(progress, False) for progress in outcome.kept.progress]
+        curves = [(*progress, False) for progress in outcome.kept.progress]
     elif outcome.searches:  # of a live search, each
-        count: Counter[str] = Counter()
-        for search in outcome.searches:
-            count[search.method] += 1
-            progress = f"{search.method}, search {count[search.method]}", *search.progress
-            curves.append((progress, search.method == outcome.written.name))
+        names = [search.method for search in outcome.searches]
+        for i, search in enumerate(outcome.searches):
+            title = f"{names[i]}, search {names[: i + 1].count(names[i])}"
+            curves.append((title, *search.progress, names[i] == outcome.written.name))
     else:
         searched = [(row, row.search) for row in outcome.candidates]
-        curves = [((row.title, *done.progress), row is outcome.written) for row, done in searched if done]
+        curves = [(row.title, *done.progress, row is outcome.written) for row, done in searched if done]
     row, gained = outcome.row_written, outcome.gain
     figures = [("step, simulated", milliseconds(row.simulated_s))]
     if gained is not None and gained.clock is not Clock.SIMULATED:
@@ -166,24 +174,21 @@ def _section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
         f"(ops that must share a device are one unit){origin}",
-        headline=said,
-        notes=paragraphs,
+        headline=verdict,
+        notes=notes,
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
             {
-                "name": bound,
-                "bound_s": bound_s,
-                "is_tightest": bound == outcome.forms[0].tightest_bound,
-                "about": MEANING[bound],
+                "name": name,
+                "bound_s": s,
+                "is_tightest": name == outcome.forms[0].tightest_bound,
+                "about": MEANING[name],
             }
-            for bound, bound_s in outcome.forms[0].bounds.items()
+            for name, s in outcome.forms[0].bounds.items()
         ),
         plan=plan,
-        curves=tuple(
-            {"name": name, "elapsed_s": elapsed_s, "best_s": best_s, "is_written": is_written}
-            for (name, elapsed_s, best_s), is_written in curves
-        ),
+        curves=tuple(dict(zip(_OF_CURVE, curve, strict=True)) for curve in curves),
         apply=apply,
         compared={"clock": outcome.clock.field, "single_s": outcome.single_s(outcome.clock)},
     )
@@ -196,8 +201,8 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     notes += [row.message] if row.message else []
     about, by = _ABOUT.get(row.name, ""), row.found_by
     if row.name in methods.names():
-        inside = f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
-        about = f"{methods.describe(row.name)}{inside}"
+        about = methods.describe(row.name)
+        about += f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
     form = outcome.form_of(row)
     if form is not None and len(outcome.forms) > 1:
         notes.append(f"{form.title}, no less than {milliseconds(form.lower_bound_s)}")
@@ -218,11 +223,9 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
     """Prints the table, the verdict, and what to know before believing either."""
     console.print(table(outcome))
     if outcome.by_layer is not None:
-        layers = rich.table.Table(title="layers of the plan written")
-        for column in LAYER_COLUMNS[:2]:
-            layers.add_column(column, overflow="fold")
-        for column in LAYER_COLUMNS[2:]:
-            layers.add_column(column, justify="right")
+        columns = [Column(name, overflow="fold") for name in LAYER_COLUMNS[:2]]
+        columns += [Column(name, justify="right") for name in LAYER_COLUMNS[2:]]
+        layers = Table(*columns, title="layers of the plan written")
         problem, by_layer = outcome.placement.problem, outcome.by_layer.layers
         for row in layer_rows(problem, by_layer, outcome.placement.device_of_unit, MOST_ROWS):
             sizes = (in_unit(num_bytes, "MB") for num_bytes in (row.resident_bytes, row.output_bytes))
@@ -234,7 +237,7 @@ def print_report(outcome: Outcome, console: rich.console.Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def table(outcome: Outcome) -> rich.table.Table:
+def table(outcome: Outcome) -> Table:
     """A row for each of ``Outcome.rows`` and each bound; a column holds the times of one clock.
 
     Where rows are of several forms of the program, each has the lower bound of its own.
@@ -252,16 +255,11 @@ def table(outcome: Outcome) -> rich.table.Table:
     if len(shown_forms) == 1 and main.problem.splitting is None:
         title += f": {sizes[0]}"
     else:
-        head, *tail = (
-            f"{'the batch ' if form is main else ''}{form.title}: {size}"
-            for form, size in zip(shown_forms, sizes, strict=True)
-        )
-        title = "; ".join([f"{title}, {head}", *tail])
-    rows = rich.table.Table(title=title)
-    rows.add_column("step time of", min_width=_TITLE)
+        titles = (f"{form.title}: {size}" for form, size in zip(shown_forms, sizes, strict=True))
+        title = f"{title}, the batch {'; '.join(titles)}"
+    rows = Table(Column("step time of", min_width=_TITLE), title=title)
     for column in (*columns, *["bound"] * has_forms, "tried", "peak"):
         rows.add_column(column, justify="right")
-
     for row in outcome.rows:
         cells = [milliseconds(row.seconds(c)) for c in clocks]
         if row.simulated_s is None and row.status_name != "OK":
@@ -295,21 +293,18 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
     placement, written = outcome.placement, outcome.written
     problem, devices = outcome.problem, outcome.problem.cluster.devices
     row = placement.device_of_unit
-    times_by_clock = {
-        clock: [
-            f"{plan.title} {milliseconds(s)}"
-            for plan in (written, *outcome.beside)
-            if (s := plan.seconds(clock)) is not None
-        ]
-        for clock in Clock
-    }
+    timed = [(plan, clock) for clock in Clock for plan in (written, *outcome.beside)]
+    times_by_clock = dict[str, list[str]]()
+    for plan, clock in timed:
+        if (seconds := plan.seconds(clock)) is not None:
+            times_by_clock.setdefault(clock.value, []).append(f"{plan.title} {milliseconds(seconds)}")
     lines = [
         f"{name} is {use_of_plan(outcome, is_used)}",
         *([f"the plan is {comparison}"] if (comparison := outcome.notes.get(Note.BESIDE_UNPLACED)) else []),
         f"{name} on {problem.cluster.name}: {problem.num_ops} ops in {problem.num_units} units"
         + (", by a plan that was kept" if outcome.is_from_cache else ""),
         f"among plans: {outcome.notes.get(Note.WHY, '')}",
-        *(f"{clock.value}: {', '.join(times)} a step" for clock, times in times_by_clock.items() if times),
+        *(f"{clock}: {', '.join(times)} a step" for clock, times in times_by_clock.items()),
         f"no plan can be faster than {milliseconds(outcome.forms[0].lower_bound_s)} in the simulator",
         *([] if written.clock is not Clock.SIMULATED else ["not timed beside the unplaced function"]),
     ]
@@ -324,14 +319,103 @@ def plan_report(name: str, outcome: Outcome, is_used: bool | None) -> str:
         )
     labels = problem.cluster.labels
     lines += [
-        f"layer {one.name}: {one.on(labels)}; {one.num_ops} ops, {milliseconds(one.compute_s)} of work"
-        for one in layer_rows(problem, layers_of(problem), row, _LAYERS)
+        f"layer {layer.name}: {layer.on(labels)}; {layer.num_ops} ops, {milliseconds(layer.compute_s)} of work"
+        for layer in layer_rows(problem, layers_of(problem), row, _LAYERS)
     ]
-    sent = crossings(problem, row)
-    lines.append(f"{len(sent)} tensors cross, {in_unit(sum(one.num_bytes for one in sent), 'MB')} a step")
-    lines += [
-        f"  {in_unit(one.num_bytes, 'MB')} of {problem.op_names[one.op]}, {devices[one.source].name} -> "
-        f"{devices[one.target].name}"
-        for one in sent[:_LARGEST]
-    ]
+    tensors = crossings(problem, row)
+    sent_bytes = sum(tensor.num_bytes for tensor in tensors)
+    lines.append(f"{len(tensors)} tensors cross, {in_unit(sent_bytes, 'MB')} a step")
+    for tensor in tensors[:_LARGEST]:
+        way = f"{devices[tensor.source].name} -> {devices[tensor.target].name}"
+        lines.append(f"  {in_unit(tensor.num_bytes, 'MB')} of {problem.op_names[tensor.op]}, {way}")
     return "\n".join(lines)
+
+
+def how_to(
+    out: pathlib.Path,
+    files: Collection[str],
+    made_for: Mapping[str, Any],
+    called: str = "",
+    op: str = "NAME",
+    is_compared: bool = False,
+) -> tuple[HowTo, ...]:
+    """Commands to type and code to run, with the names of files in the folder of results.
+
+    ``made_for`` are the flags that describe the program and the devices. ``called`` is the kind of a script's program:
+    ``MODEL``, ``WRAPPED``, ``FUNCTION`` or ``PLAIN``; empty of others. A run that compares methods writes no model.
+    """
+    out = out.absolute()
+    plan, cluster = str(out / "placement.json"), str(made_for.get("cluster", "local"))
+    if "graph" in made_for:
+        return (HowTo(f"{plan} has the device of every op. There is no program behind a profiled graph."),)
+    word, _, count = cluster.partition(":")
+    ends = {"local": "; workers of this machine are started for that", "logical": ""}
+    devices = ends.get(word, f", where there are the devices of {cluster}")
+    steps = []
+    if "saved_model" in made_for and not is_compared:
+        # The plans of several signatures lie in a folder each, and their one model is beside these.
+        model = (out if "saved_model" in files else out.parent) / "saved_model"
+        code = f"model = tf_placer.load_saved_model({str(model)!r})"
+        steps.append(HowTo(f"Load the model with the plan in it{devices}:", _python(cluster, code)))
+    for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt"):
+        if name in files:
+            text = f"{out / name} is your MetaGraphDef with the plan in it: import it in place of yours."
+            steps.append(HowTo(text))
+    if "script" in made_for and called:
+        steps += _of_script(plan, made_for, called, devices)
+    elif "placed_graph.pb" in files and "saved_model" not in made_for:
+        factory = "from_file" if os.sep in cluster or cluster.endswith(".toml") else "preset"
+        code = f"{word}({count})" if word in ends else f"{factory}({cluster!r})"
+        config = f', config=tf.compat.v1.ConfigProto(device_count={{"CPU": {count}}})'
+        names = {"graph": repr(str(out / "placed_graph.pb")), "cluster": f"tf_placer.Cluster.{code}"}
+        session = _SESSION.format(**names, config=config if word == "logical" else "")
+        steps.append(HowTo(f"Import the graph with the plan in it{devices}:", session))
+    if steps and word == "local":
+        steps.append(HowTo(_SERVER))
+    kind = next((name for name in _KINDS if name in made_for), "")
+    flags = []
+    for name, value in made_for.items():
+        if kind in _OF_KINDS.get(name, (kind,)):
+            texts = [str(part) for part in (value if isinstance(value, list | tuple) else [value])]
+            texts = texts if name in _REPEATED else [",".join(texts)]
+            flags += [f"--{name}={shlex.quote(text)}" for text in texts]
+    apply = f"tf-placer place {' '.join(flags)} --plan={shlex.quote(plan)} --out=OTHER_FOLDER"
+    steps.append(HowTo(f"{plan} is the plan, a text file. Apply it again, as it is or edited:", apply))
+    explain = f"tf-placer explain --plan={shlex.quote(plan)} --op={shlex.quote(op)}"
+    steps.append(HowTo("Ask why an op is where it is:", explain))
+    traces = out / "timeline.json"
+    steps.append(HowTo(f"Drop {traces} into ui.perfetto.dev: this step, on live devices also as measured."))
+    return tuple(steps)
+
+
+def _of_script(plan: str, made_for: Mapping[str, Any], called: str, devices: str) -> list[HowTo]:
+    where, _, name = str(made_for["script"]).rpartition(":")
+    cluster, batch_size = str(made_for.get("cluster", "local")), int(made_for.get("batch_size", 32))
+    folder, module = os.path.split(where.removesuffix(".py"))
+    owner = name.partition(".")[0]
+    step = f"{name}.train_step" if called == MODEL else name
+    wrapped = f"{step}.unplaced" if called == WRAPPED else step
+    batch = f", batch_size={batch_size}" if called == MODEL or batch_size != 32 else ""
+    line = f"{step} = tf_placer.auto_place({wrapped}, cluster={cluster!r}{batch}, plan={plan!r})"
+    path = f"sys.path.insert(0, {folder!r})\n" if where.endswith(".py") else ""
+    code = f"{path}from {module} import {owner}\n\n{line}"
+    then = f", before {name}.fit" if called == MODEL else ""
+    text = f"Have {step} run by the plan{devices}; in the script itself, the last line does that{then}:"
+    steps = [HowTo(text, _python(cluster, code, *(("sys",) if path else ())))]
+    is_live = cluster.partition(":")[0] in ("local", "logical")
+    # `run` watches calls of what is a tf.function in the script, and runs plans of the whole batch.
+    if where.endswith(".py") and is_live and called in (MODEL, FUNCTION) and "parts" not in made_for:
+        flags = f"--cluster={shlex.quote(cluster)} --batch_size={batch_size} --plan={shlex.quote(plan)}"
+        text = "Or run the script by the plan, without a change of it:"
+        steps.append(HowTo(text, f"tf-placer run {flags} {shlex.quote(where)}"))
+    return steps
+
+
+def _python(cluster: str, code: str, *modules: str) -> str:
+    """Code behind its imports and, where needed, this process's logical devices."""
+    word, _, count = cluster.partition(":")
+    logical = _LOGICAL.format(count=count) if word == "logical" else ""
+    standard = "".join(f"import {name}\n" for name in modules)
+    tensorflow = "import tensorflow as tf\n" if "tf." in (logical + code).replace("tf_placer.", "") else ""
+    head = f"{standard}\n" if standard else ""
+    return f"{head}{tensorflow}import tf_placer\n\n{logical}{code}"

@@ -1,10 +1,9 @@
-"""Content of a report's page, as data: a step drawn for each plan, and all of it as one HTML file."""
+"""Content of a report's page, as data: a step drawn for each plan, and the page as one HTML file."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import hashlib
 import html
 import itertools
@@ -18,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from colocation.op_facts import VARIABLES
-from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, Stretch, simulated_timeline
+from tf_placer.evaluation.timeline import MemoryCurve, StepTimeline, simulated_timeline
 from tf_placer.presentation.chrome_trace import measured_spans
 from tf_placer.problem.layers import layers_of_parts
 from tf_placer.problem.placement import Decisions
@@ -47,71 +46,8 @@ _SLOT = re.compile(r"{{(\w+)}}")
 _ESCAPED = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
-@dataclasses.dataclass(frozen=True)
-class DeviceView:
-    """A device: what it is called on the page, and the memory that it has."""
-
-    label: str
-    name: str
-    capacity_bytes: int
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class OpTable:
-    """The N ops."""
-
-    # scope, leaf: [N] their names in two parts: position in ``StepView.scopes``, and what follows it
-    scope: np.ndarray
-    leaf: tuple[str, ...]
-    type: np.ndarray  # [N] positions, as of ``layer`` and ``device``
-    layer: np.ndarray
-    device: np.ndarray
-    part: np.ndarray  # [N] the part of the batch that the op is a copy for, from 0 on; -1 where it is none
-    # [N] what bounds the op: compute, memory, launch;
-    # None where the work of ops is not known
-    limit: np.ndarray | None
-    start_ns: np.ndarray  # [N], as ``duration_ns``
-    duration_ns: np.ndarray
-    measured_start_ns: np.ndarray  # [N] of a step on the runtime, or [0]; no duration of what has no kernel
-    measured_duration_ns: np.ndarray
-    output_bytes: np.ndarray  # [N] of all that the op puts out
-    resident_bytes: np.ndarray  # [N] of variables; of a unit it is counted at one op
-    critical: np.ndarray  # positions of ops on the critical path
-    fused: np.ndarray  # positions of clusters; the type of one says how many ops it is
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class TransferTable:
-    """The X transfers."""
-
-    op: np.ndarray  # [X] producers
-    source: np.ndarray  # [X] positions of devices and channels, as of ``target`` and ``channel``
-    target: np.ndarray
-    channel: np.ndarray
-    start_ns: np.ndarray  # [X], as ``duration_ns`` and ``bytes``
-    duration_ns: np.ndarray
-    bytes: np.ndarray
-    critical: np.ndarray  # positions of transfers on the critical path
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ChoreTable:
-    """Transfer work of the devices themselves, where hardware does not do it: the Y sends and receives."""
-
-    transfer: np.ndarray  # [Y] positions, as of ``device``
-    device: np.ndarray
-    start_ns: np.ndarray  # [Y], as ``duration_ns``
-    duration_ns: np.ndarray
-    critical: np.ndarray  # positions of those on the critical path
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class MemoryView:
-    """Memory of one device: ``bytes[i]`` [M] from ``at_ns[i]`` [M] on; thinned, but for the peak."""
-
-    at_ns: np.ndarray
-    bytes: np.ndarray
-    peak_bytes: int
+Row = Mapping[str, Any]
+"""A row or the columns of a table or a chart, with the names that they have in JSON."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,7 +57,7 @@ class StepView:
     step_ns: int  # how long it takes
     bound_by: tuple[tuple[str, float], ...]  # what bounds the critical path, and its share of the step
     peak_share: float | None  # FLOPs, of what the devices with ops could do in that time
-    devices: tuple[DeviceView, ...]  # [D]
+    devices: tuple[Row, ...]  # [D]
     channels: tuple[str, ...]  # names of the links' channels
     parts: int  # of the batch; 1 where it is whole
     types: tuple[str, ...]  # of ops
@@ -129,17 +65,14 @@ class StepView:
     # layer_name, layer_parent: [L] layers; the parent is a position before the layer's own, -1 for none
     layer_name: tuple[str, ...]
     layer_parent: np.ndarray
-    ops: OpTable
-    transfers: TransferTable
-    chores: ChoreTable
-    memory: tuple[MemoryView, ...]  # [D]
+    ops: Row  # [N] columns, and positions of some ops
+    transfers: Row  # [X], likewise
+    chores: Row  # [Y] sends and receives that take time of their device, where hardware does not do them
+    # [D] bytes in use from each moment on: thinned, but for the peak
+    memory: tuple[Row, ...]
     # (nanoseconds, place, place) where the critical path changes its place: a device, or the number of devices and a
     # channel
     path_links: tuple[tuple[int, int, int], ...]
-
-
-Row = Mapping[str, Any]
-"""A row of a table or a chart, as JSON has it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +124,8 @@ def page_html(page: Page) -> str:
     Only the scripts of this package run: the page's own policy names them by their hashes, so text that comes with a
     program can start nothing, and nothing is loaded from anywhere.
     """
-    scripts = {"echarts": _asset(_ECHARTS), "script": "\n".join(_asset(_ASSETS / name) for name in _SCRIPTS)}
+    scripts = {"echarts": _ECHARTS.read_text(encoding="utf8")}
+    scripts["script"] = "\n".join((_ASSETS / name).read_text(encoding="utf8") for name in _SCRIPTS)
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # What a program calls its ops cannot leave the strings that it is in.
@@ -199,11 +133,11 @@ def page_html(page: Page) -> str:
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}",
         "title": html.escape(page.title),
-        "style": _asset(_ASSETS / "page.css"),
+        "style": (_ASSETS / "page.css").read_text(encoding="utf8"),
         "data": data,
         **scripts,
     }
-    return _SLOT.sub(lambda slot: parts[slot[1]], _asset(_ASSETS / "page.html"))
+    return _SLOT.sub(lambda slot: parts[slot[1]], (_ASSETS / "page.html").read_text(encoding="utf8"))
 
 
 def _plain(value: Any) -> Any:
@@ -219,11 +153,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-@functools.cache
-def _asset(path: pathlib.Path) -> str:
-    return path.read_text(encoding="utf8")
-
-
 def draw_step(
     problem: Problem, decisions: Decisions, traced: tf.compat.v1.RunMetadata | None = None
 ) -> StepView:
@@ -235,15 +164,15 @@ def draw_step(
     problem = timeline.problem
     transfer_start_ns, transfer_end_ns = timeline.times_ns["transfer"]
     measured = np.zeros((0, 2), int) if traced is None else measured_spans(problem, traced)
-    devices = problem.cluster.devices
     labels = problem.cluster.labels
     layers = layers_of_parts(problem)
     types = tuple(dict.fromkeys(problem.op_types))
+    number_of_type = {op_type: i for i, op_type in enumerate(types)}
     # Names in two parts: up to the last slash, which many share, and the rest.
     names = [name.rpartition("/") for name in problem.op_names]
     scopes = tuple(dict.fromkeys(scope + slash for scope, slash, _ in names))
-    number = {scope: i for i, scope in enumerate(scopes)}
-    position = {name: i for i, name in enumerate(types)}
+    number_of_scope = {scope: i for i, scope in enumerate(scopes)}
+    output_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
     # What stays of each unit, at its first variable, or at its first op without any.
     is_variable = np.isin(problem.op_types, sorted(VARIABLES))
     order = np.lexsort((~is_variable, problem.unit_of_op))
@@ -255,8 +184,8 @@ def draw_step(
         bound_by=tuple(timeline.bound_by().items()),
         peak_share=timeline.peak_share(),
         devices=tuple(
-            DeviceView(label, device.name, device.memory_bytes)
-            for label, device in zip(labels, devices, strict=True)
+            {"label": label, "name": device.name, "capacity_bytes": device.memory_bytes}
+            for label, device in zip(labels, problem.cluster.devices, strict=True)
         ),
         channels=_channel_labels(problem, labels),
         parts=1 if problem.splitting is None else problem.splitting.parts,
@@ -264,35 +193,35 @@ def draw_step(
         scopes=scopes,
         layer_name=tuple(name.rpartition("/")[2] for name in layers.names),
         layer_parent=layers.parent,
-        ops=OpTable(
-            scope=np.array([number[scope + slash] for scope, slash, _ in names], np.int32),
-            leaf=tuple(leaf for *_, leaf in names),
-            type=np.array([position[name] for name in problem.op_types], np.int32),
-            layer=layers.layer_of_op,
-            device=timeline.device_of_op,
-            part=problem.part_of_op(),
-            limit=timeline.limit_of_op,
-            start_ns=timeline.start_ns,
-            duration_ns=timeline.end_ns - timeline.start_ns,
-            measured_start_ns=measured[:, 0],
-            measured_duration_ns=measured[:, 1] - measured[:, 0],
-            output_bytes=np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops).astype(
-                np.int64
-            ),
-            resident_bytes=resident_bytes,
-            critical=_on_path(timeline, "op"),
-            fused=np.flatnonzero([name.startswith(CLUSTER) for name in problem.op_types]),
-        ),
-        transfers=TransferTable(
-            op=timeline.transfer_producer,
-            source=timeline.transfer_source,
-            target=timeline.transfer_target,
-            channel=timeline.transfer_channel,
-            start_ns=transfer_start_ns,
-            duration_ns=transfer_end_ns - transfer_start_ns,
-            bytes=timeline.transfer_bytes,
-            critical=_on_path(timeline, "transfer"),
-        ),
+        ops={
+            # Its position, and what follows it in the name.
+            "scope": np.array([number_of_scope[scope + slash] for scope, slash, _ in names], np.int32),
+            "leaf": [leaf for *_, leaf in names],
+            "type": np.array([number_of_type[op_type] for op_type in problem.op_types], np.int32),
+            "layer": layers.layer_of_op,
+            "device": timeline.device_of_op,
+            "part": problem.part_of_op(),  # of the batch that the op is a copy for; -1 where it is none
+            "limit": timeline.limit_of_op,  # compute, memory or launch; None where the work is not known
+            "start_ns": timeline.start_ns,
+            "duration_ns": timeline.end_ns - timeline.start_ns,
+            # Of a step on the runtime, or [0]; what has no kernel takes no time.
+            "measured_start_ns": measured[:, 0],
+            "measured_duration_ns": measured[:, 1] - measured[:, 0],
+            "output_bytes": output_bytes.astype(np.int64),
+            "resident_bytes": resident_bytes,
+            "critical": _on_path(timeline, "op"),
+            "fused": np.flatnonzero([name.startswith(CLUSTER) for name in problem.op_types]),
+        },
+        transfers={
+            "op": timeline.transfer_producer,
+            "source": timeline.transfer_source,
+            "target": timeline.transfer_target,
+            "channel": timeline.transfer_channel,
+            "start_ns": transfer_start_ns,
+            "duration_ns": transfer_end_ns - transfer_start_ns,
+            "bytes": timeline.transfer_bytes,
+            "critical": _on_path(timeline, "transfer"),
+        },
         chores=_chores(timeline),
         memory=tuple(thinned(curve, timeline.runtime_ns) for curve in timeline.memory),
         path_links=_path_links(timeline),
@@ -303,37 +232,31 @@ def _channel_labels(problem: Problem, labels: Sequence[str]) -> tuple[str, ...]:
     """Label of each channel: its only link, else its name with short names of devices."""
     cluster = problem.cluster
     channel = cluster.channel_of_link()
-    found = []
+    channel_labels = []
     for c, name in enumerate(cluster.channel_names()):
         ends = np.argwhere(channel == c).tolist()
         if len(ends) == 1:
             name = f"{labels[ends[0][0]]} → {labels[ends[0][1]]}"
         for device, label in zip(cluster.devices, labels, strict=True):
             name = name.replace(device.name, label)
-        found.append(name)
-    return tuple(found)
+        channel_labels.append(name)
+    return tuple(channel_labels)
 
 
-def _chores(timeline: StepTimeline) -> ChoreTable:
+def _chores(timeline: StepTimeline) -> Row:
     """All sends that take time of their device, then all receives."""
-    (send_start_ns, send_end_ns), (receive_start_ns, receive_end_ns) = (
-        timeline.times_ns[kind] for kind in ("send", "receive")
-    )
-    sends = np.flatnonzero(send_end_ns > send_start_ns)
-    receives = np.flatnonzero(receive_end_ns > receive_start_ns)
-    critical = [
-        *np.flatnonzero(np.isin(sends, _on_path(timeline, "send"))),
-        *(len(sends) + np.flatnonzero(np.isin(receives, _on_path(timeline, "receive")))),
-    ]
-    start_ns = np.concatenate([send_start_ns[sends], receive_start_ns[receives]])
-    end_ns = np.concatenate([send_end_ns[sends], receive_end_ns[receives]])
-    return ChoreTable(
-        transfer=np.concatenate([sends, receives]),
-        device=np.concatenate([timeline.transfer_source[sends], timeline.transfer_target[receives]]),
-        start_ns=start_ns,
-        duration_ns=end_ns - start_ns,
-        critical=np.array(critical, np.int64),
-    )
+    columns = []
+    for kind in ("send", "receive"):
+        start_ns, end_ns = timeline.times_ns[kind]
+        transfer = np.flatnonzero(end_ns > start_ns)
+        is_critical = np.isin(transfer, _on_path(timeline, kind))
+        device, start_ns, end_ns = (
+            values[transfer] for values in (timeline.device_of(kind), start_ns, end_ns)
+        )
+        columns.append((transfer, device, start_ns, end_ns - start_ns, is_critical))
+    *joined, critical = map(np.concatenate, zip(*columns, strict=True))
+    names = ("transfer", "device", "start_ns", "duration_ns")
+    return {**dict(zip(names, joined, strict=True)), "critical": np.flatnonzero(critical)}
 
 
 def _on_path(timeline: StepTimeline, kind: str) -> np.ndarray:
@@ -343,21 +266,22 @@ def _on_path(timeline: StepTimeline, kind: str) -> np.ndarray:
 
 def _path_links(timeline: StepTimeline) -> tuple[tuple[int, int, int], ...]:
     """Changes of place on the critical path: time, place before, place after."""
-
-    def place(stretch: Stretch) -> int:
+    places = []  # (time, place)
+    for stretch in timeline.critical_path:
         if stretch.kind == "transfer":
-            return timeline.problem.num_devices + int(timeline.transfer_channel[stretch.index])
-        return int(timeline.device_of(stretch.kind)[stretch.index])
+            channel = int(timeline.transfer_channel[stretch.index])
+            places.append((stretch.start_ns, timeline.problem.num_devices + channel))
+        elif stretch.kind != "hand_over":
+            places.append((stretch.start_ns, int(timeline.device_of(stretch.kind)[stretch.index])))
+    pairs = itertools.pairwise(places)
+    return tuple((time_ns, before, after) for (_, before), (time_ns, after) in pairs if before != after)
 
-    pairs = itertools.pairwise(stretch for stretch in timeline.critical_path if stretch.kind != "hand_over")
-    links = [(after.start_ns, place(before), place(after)) for before, after in pairs]
-    return tuple(link for link in links if link[1] != link[2])
 
-
-def thinned(curve: MemoryCurve, step_ns: int) -> MemoryView:
+def thinned(curve: MemoryCurve, step_ns: int) -> Row:
     """A curve of memory with the most of each of a few hundred slices of the step."""
     slices = np.minimum(curve.times_ns * _SLICES // max(1, step_ns), _SLICES - 1)
     begins = np.flatnonzero(np.diff(slices, prepend=-1))
     ends = [*begins[1:], len(slices)]
     keep = [b + int(curve.num_bytes[b:e].argmax()) for b, e in zip(begins, ends, strict=True)]
-    return MemoryView(curve.times_ns[keep], curve.num_bytes[keep], int(curve.num_bytes.max()))
+    num_bytes = curve.num_bytes
+    return {"at_ns": curve.times_ns[keep], "bytes": num_bytes[keep], "peak_bytes": int(num_bytes.max())}

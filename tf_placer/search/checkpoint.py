@@ -1,4 +1,4 @@
-"""Checkpoints of a search on disk: it resumes where it was when its process is killed."""
+"""Checkpoints of a search on disk, from which a killed process resumes."""
 
 from __future__ import annotations
 
@@ -23,29 +23,8 @@ _LEARNER = "learner-"
 _REST = "json"  # name of what is no array in a planner's file
 
 
-class Kept:
-    """State of a method inside a method; of a learner nothing is kept."""
-
-    def __init__(self, state: dict[str, Any] | None = None) -> None:
-        self._state = state or {}
-        self._planner: Any = None  # with ``state`` and ``restore``, as ``planners.planner.Method``
-
-    def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
-        """Keeps nothing."""
-
-    def track_state(self, planner: Any) -> bool:
-        self._planner = planner
-        if self._state:
-            planner.restore(self._state)
-        return bool(self._state)
-
-    def state(self) -> dict[str, Any]:
-        """State of the planner, if there is one."""
-        return {} if self._planner is None else self._planner.state()
-
-
 class Checkpoint:
-    """Checkpoint of a search after its last whole round; without a folder nothing is kept.
+    """Checkpoint of a search after its last whole round; without a folder nothing is written.
 
         checkpoint = Checkpoint(folder, identity, every_s)
         recorder.restore(checkpoint.recorder)
@@ -57,10 +36,17 @@ class Checkpoint:
     leaves the old pair or the new one.
     """
 
-    def __init__(self, folder: pathlib.Path | None, identity: Mapping[str, Any], every_s: float) -> None:
-        """Reads the folder of one search, which is made if need be; None keeps nothing.
+    def __init__(
+        self,
+        folder: pathlib.Path | None = None,
+        identity: Mapping[str, Any] | None = None,
+        every_s: float = 0.0,
+        state: dict[str, Any] | None = None,
+    ) -> None:
+        """Reads the folder of one search, which is made if need be; None writes nothing.
 
         A search with another ``identity``, JSON data, cannot go on here. Saves are ``every_s`` seconds apart or more.
+        A method inside a method has no folder, and its planner goes on from a ``state`` that ``planner_state`` gave.
 
         Raises:
           InputError: the folder holds another search, or is damaged.
@@ -68,6 +54,8 @@ class Checkpoint:
         self._folder = folder
         self._identity = json.loads(json.dumps(identity))
         self._every_s = every_s
+        self._state = state or {}
+        self._planner: Any = None  # with ``state`` and ``restore``, as ``planners.planner.Method``
         self._saved_s = float("-inf")
         self._write_learner: Callable[[pathlib.Path], object] | None = None
         self._settings: dict[str, Any] | None = None
@@ -93,11 +81,7 @@ class Checkpoint:
             self._write(folder, None, None)
 
     def settings_are(self, settings: Mapping[str, Any]) -> None:
-        """Says what the method is set to, as JSON data.
-
-        Raises:
-          InputError: the folder holds a search with other settings.
-        """
+        """Notes the method's settings, JSON data; raises InputError if the folder holds a search with others."""
         self._settings = json.loads(json.dumps(settings))
         if self._document.get("settings") is not None:
             self._refuse_other(self._document["settings"], self._settings)
@@ -105,8 +89,7 @@ class Checkpoint:
     def track(self, learner: tf.Module, settings: Mapping[str, Any] | None = None) -> None:
         """Restores a learner from the last save, and saves its variables from now on; see ``settings_are``.
 
-        Raises:
-          InputError: other settings, or the saved variables are damaged.
+        Raises InputError where what was saved is damaged, as ``track_state`` does.
         """
         if settings is not None:
             self.settings_are(settings)
@@ -120,9 +103,6 @@ class Checkpoint:
         """The same for a planner without variables, by its ``state``; returns whether there was one.
 
         Its file has arrays as they are, everything else as JSON.
-
-        Raises:
-          InputError: the saved state is damaged.
         """
 
         def write(prefix: pathlib.Path) -> None:
@@ -140,7 +120,14 @@ class Checkpoint:
                 raise ValueError(str(error)) from error
             planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
 
-        return self._track(write, read)
+        self._planner = planner
+        if self._state:
+            planner.restore(self._state)
+        return self._track(write, read) or bool(self._state)
+
+    def planner_state(self) -> dict[str, Any]:
+        """State of the tracked planner, if there is one."""
+        return {} if self._planner is None else self._planner.state()
 
     def _track(self, write: Callable[[pathlib.Path], object], read: Callable[[pathlib.Path], object]) -> bool:
         self._write_learner = write

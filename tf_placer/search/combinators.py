@@ -15,7 +15,7 @@ from tf_placer.planners.memetic import SPEC as LEADING
 from tf_placer.planners.order import OrderSearch, priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
-from tf_placer.search.checkpoint import Kept
+from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
 from tf_placer.search.round import Best, Context, Round, Run, evaluated
 from tf_placer.transform.split.plans import handed_to_hosts
@@ -54,7 +54,7 @@ class _Arm:
 
     def begin(self, start: np.ndarray | None) -> None:
         """Begins, or begins anew, from a plan [U]; from the context's plans without."""
-        self._start, self._kept = start, Kept()
+        self._start, self._checkpoint = start, Checkpoint()
         self._run: Run | None = None
         self.rounds, self.best_s = 0, math.inf
 
@@ -62,7 +62,9 @@ class _Arm:
         """The next round; None when the method has no more plans."""
         if self._run is None:
             starts = context.given if self._start is None else self._start[np.newaxis]
-            context = dataclasses.replace(context, given=starts, rounds=self.rounds, checkpoint=self._kept)
+            context = dataclasses.replace(
+                context, given=starts, rounds=self.rounds, checkpoint=self._checkpoint
+            )
             self._run = Run(self.spec, configured(self.spec), context)
         batch = self._run.next_round()
         self.goes_on = batch is not None
@@ -74,14 +76,14 @@ class _Arm:
     def state(self) -> tuple[list[Any], dict[str, Any]]:
         """The race's figures; and, by name, the planner's state and the first plan."""
         arrays = {} if self._start is None else {"start": self._start}
-        arrays |= {f"planner.{name}": value for name, value in self._kept.state().items()}
+        arrays |= {f"planner.{name}": value for name, value in self._checkpoint.planner_state().items()}
         return [self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds], arrays
 
     def restore(self, figures: list[Any], arrays: dict[str, Any]) -> None:
         """Continues from both."""
         self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds = figures
         self._start = arrays.get("start")
-        self._kept = Kept(_below("planner.", arrays))
+        self._checkpoint = Checkpoint(state=_below("planner.", arrays))
 
 
 class Portfolio:
@@ -127,15 +129,15 @@ class Portfolio:
         if not context.rounds:
             made_by = context.starts.made_by[0] if context.given is None else "start"
             yield self._noted(evaluated(context, context.begins), made_by)
-        opening = [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]
-        while opening and opening[0].goes_on and not self._made and not self._turns:
-            is_late = self._opened and context.used() >= config.opening_share
-            if self._opened >= config.opening or is_late:
-                break
-            batch = opening[0].next_round(context)
-            if batch is not None:
-                self._opened += len(batch.runtime_s)
-                yield self._noted(batch, opening[0].spec.name)
+        for arm in [arm for arm in self._arms if Role.OPENING in arm.spec.roles][:1]:
+            while arm.goes_on and not self._made and not self._turns:
+                is_late = self._opened and context.used() >= config.opening_share
+                if self._opened >= config.opening or is_late:
+                    break
+                batch = arm.next_round(context)
+                if batch is not None:
+                    self._opened += len(batch.runtime_s)
+                    yield self._noted(batch, arm.spec.name)
         if not self._made:
             self._constructs_until = context.used() + _CHEAP
         for spec in self._constructive[self._made :]:
@@ -317,7 +319,7 @@ class _Ordered(Run):
     ) -> None:
         is_decided = rule not in (NO_ORDER, SEARCHED_ORDER)
         ranks = priorities(rule, context.problem, devices, context.seed) if is_decided else None
-        context = dataclasses.replace(context, priority_of_op=ranks, checkpoint=Kept())
+        context = dataclasses.replace(context, priority_of_op=ranks, checkpoint=Checkpoint())
         super().__init__(method, config, context)
         self.rule = rule
         # Of its last turn, and when. The order waits until rules gain less.

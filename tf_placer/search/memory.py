@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -56,11 +56,9 @@ class Room:
 
     def __str__(self) -> str:
         held = ", ".join(f"{name!r} ({size(num_bytes)})" for name, num_bytes in self.holders.items())
-        machine = (
-            "no described machine holds the step on its accelerators"
-            if self.preset is None
-            else f"the smallest described machine whose accelerators hold the step is {self.preset}"
-        )
+        machine = "no described machine holds the step on its accelerators"
+        if self.preset is not None:
+            machine = f"the smallest described machine whose accelerators hold the step is {self.preset}"
         return (
             f"{short_device_name(self.device)} has {size(self.has_bytes)} and would need {size(self.needed_bytes)} "
             f"({self.needed_bytes} bytes), most of it for the units of {held}; {machine}"
@@ -133,16 +131,14 @@ def _plain_plans(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def largest_batches(item: Item, cluster: Cluster) -> tuple[int, int, int, int]:
     """Examples of a step, the most that one accelerator holds, that all hold, and that one holds with ops done again.
 
-    All is simulated, without search. Where even ``MOST_EXAMPLES`` fit, no more are tried.
-
-    Raises:
-      InputError: no batch is found in the program.
+    All is simulated, without search. Where even ``MOST_EXAMPLES`` fit, no more are tried. Raises InputError where no
+    batch is found in the program.
     """
     program, capacity, counted = split_program(item, 2), cluster.capacity_bytes(), cluster.accelerators()
     whole = program.whole_of(program.batch)
     passes, problem = Passes.of(whole.index.names, whole.index.edges), analytic_problem(whole, cluster)
     may = recomputable(whole, passes)
-    held = _held_bytes(problem, passes, may)
+    held, _ = _held_bytes(problem, passes, may)
     choices = dict.fromkeys(tuple(choice.ops) for choice in _choices(problem, may, held, passes))
     again = min(choices, key=lambda ops: device_peaks(with_copies(problem, passes, ops))[0][counted.argmax()])
 
@@ -197,14 +193,8 @@ def recomputation(
 ) -> tuple[Item, Recomputation | None]:
     """A step with the choice that fits and takes least longer; unchanged, and None, where nothing need be done.
 
-    Where no choice fits, that of the least memory.
-
-    Args:
-      item: the step.
-      problem: of the step, on a cluster.
-      recomputes: ops may be done again.
-      parks: outputs may be parked on the host.
-      plan: [U] devices that it is chosen for; the smallest of plain ones (``device_peaks``) without.
+    Where no choice fits, that of the least memory. Ops may be done again (``recomputes``), outputs parked on the host
+    (``parks``). It is chosen for the devices of a ``plan`` [U], the smallest of plain ones (``device_peaks``) without.
 
     Raises:
       InputError: the step does not fit, and has no backward pass, or the cluster no host to park on.
@@ -224,7 +214,7 @@ def recomputation(
         return item, None
     may = recomputable(item, passes) if recomputes else nothing
     may_park = parkable(item, passes) if parks else nothing
-    held = _held_bytes(problem, passes, may | may_park)
+    held, read = _held_bytes(problem, passes, may | may_park)
 
     def judged(choice: _Choice) -> tuple[float, float, _Choice]:
         """Share of its memory that the fullest device takes, and time that is added."""
@@ -235,13 +225,20 @@ def recomputation(
         return trials[key]
 
     ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
+    nothing_again = ranked[0][2]
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
     front = [choice for (share, _, choice), bound in zip(fastest_first, least, strict=False) if share < bound]
-    read = _read_bytes(problem, passes) * (held > 0)
     is_large = may_park & (read > _LEAST_PARKED)
-    for parked_set in _parked_sets(step, ranked[0][2], read, np.flatnonzero(is_large)):
-        ranked += [judged(choice.parking(parked_set)) for choice in front]
+    # Large outputs that are parked together: the first ones made, or the largest.
+    for key in (step.end_ns, -read) if is_large.any() else ():
+        parking = sorted(np.flatnonzero(is_large).tolist(), key=key.__getitem__)
+        parked_share = np.cumsum(read[parking]) / read.sum()
+        for share in _PARKED:
+            parked_set = step.fetched(
+                nothing_again.parking(parking[: np.searchsorted(parked_share, share) + 1])
+            )
+            ranked += [judged(choice.parking(parked_set)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -273,11 +270,7 @@ def with_devices_of(
 ) -> np.ndarray:
     """[U] int32, the plan of a program that puts what was made of an op on that op's device, if allowed.
 
-    Args:
-      problem: of a program that was made of another one's.
-      origin_of: op -> op of the other program.
-      whole: of the other program.
-      plan: its devices.
+    ``problem`` is of a program made of another one, whose are ``whole`` and ``plan``; ``origin_of``: op -> op there.
     """
     device_of = dict(zip(whole.op_names, plan[whole.unit_of_op].tolist(), strict=True))
     row = np.zeros(problem.num_units, np.int32)
@@ -383,29 +376,18 @@ class _Step:
         return waits
 
 
-def _parked_sets(
-    step: _Step, nothing: _Choice, read: np.ndarray, large: np.ndarray
-) -> Iterator[Collection[int]]:
-    """Outputs that are parked together, of ``large`` ones: what is made first before the rest, or what is largest."""
-    for key in (step.end_ns, -read) if len(large) else ():
-        parking = large[np.argsort(key[large], kind="stable")].tolist()
-        parked_share = np.cumsum(read[parking]) / read.sum()
-        for share in _PARKED:
-            yield step.fetched(nothing.parking(parking[: np.searchsorted(parked_share, share) + 1]))
+def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """[N] bytes of the outputs of ops that the backward pass reads, and of those alone that it reads.
 
-
-def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> np.ndarray:
-    """[N] bytes of the outputs that the backward pass reads, of ops that may lose them; views have none."""
-    may = may & [op_type not in VIEWS for op_type in problem.op_types]
-    num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
-    return num_bytes * (may & (_read_bytes(problem, passes) > 0))
-
-
-def _read_bytes(problem: Problem, passes: Passes) -> np.ndarray:
-    """[N] bytes of the outputs of each op that the backward pass reads."""
-    graph, is_read = problem.op_graph, np.zeros(len(problem.tensor_bytes), bool)
+    Only of ops that may lose them; views have none.
+    """
+    graph, producer, num_ops = problem.op_graph, problem.tensor_producer, problem.num_ops
+    is_read = np.zeros(len(problem.tensor_bytes), bool)
     is_read[graph.tensor[passes.is_late[graph.consumer]]] = True
-    return np.bincount(problem.tensor_producer, problem.tensor_bytes * is_read, problem.num_ops)
+    read = np.bincount(producer, problem.tensor_bytes * is_read, num_ops)
+    is_held = may & [op_type not in VIEWS for op_type in problem.op_types] & (read > 0)
+    held = np.bincount(producer, problem.tensor_bytes, num_ops) * is_held
+    return held, read * (held > 0)
 
 
 def _choices(problem: Problem, may: np.ndarray, held: np.ndarray, passes: Passes) -> Iterator[_Choice]:
@@ -475,17 +457,9 @@ def least_memory(
 
     Runs of units are moved off the fullest accelerator while the plan stays within the slow-down. Where that gains no
     more, the plain search continues from the plan for time, with accelerators no larger than the plan's share of them.
-    All of it is simulated. Ctrl-C keeps the best.
-
-    Args:
-      fastest: the search for that plan.
-      budget: of that search and this one together.
-      slow_down: share of the fastest plan's step time that the plan may take longer.
-      show: is given the history of the best plan.
-      stop: ends it early.
-
-    Returns:
-      The plan, with ``least_memory`` set; where none takes less, the fastest.
+    All of it is simulated. Ctrl-C keeps the best. The ``budget`` is of the ``fastest`` search and this one together;
+    ``slow_down`` is the share of the fastest plan's step time that the plan may take longer. Returns the plan, with
+    ``least_memory`` set; where none takes less, the fastest.
     """
     begin_s = time.monotonic() - fastest.search_s
     problem, interrupted = fastest.placement.problem, fastest.interrupted

@@ -15,50 +15,38 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import InputError, check_registration, nearest
+from tf_placer.base.arguments import InputError, check_registration, fit, limited, nearest
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 
 DESCRIPTIONS = pathlib.Path(__file__).with_name("methods.json")
 
-# Those that come with tf_placer: the module where each has its row, a ``MethodSpec``.
-MODULES = {
-    "auto": "tf_placer.search.combinators",
-    "brkga": "tf_placer.planners.population",
-    "cem": "tf_placer.planners.population",
-    "colocrl": "tf_placer.agents.colocrl",
-    "cp_sat": "tf_placer.planners.cp_sat",
-    "cpu_only": "tf_placer.planners.plain",
-    "expert": "tf_placer.planners.plain",
-    "go": "tf_placer.agents.go.learner",
-    "go_zero_shot": "tf_placer.agents.go.learner",
-    "hdp": "tf_placer.agents.hdp",
-    "heft": "tf_placer.planners.list_schedule",
-    "learned_list": "tf_placer.agents.learned_list.learned_list",
-    "list_schedule": "tf_placer.planners.list_schedule",
-    "local_search": "tf_placer.planners.local_search",
-    "m_etf": "tf_placer.planners.m_sct",
-    "m_sct": "tf_placer.planners.m_sct",
-    "m_topo": "tf_placer.planners.m_sct",
-    "mars": "tf_placer.agents.mars",
-    "memetic": "tf_placer.planners.memetic",
-    "metis": "tf_placer.planners.plain",
-    "mincut": "tf_placer.planners.plain",
-    "peft": "tf_placer.planners.list_schedule",
-    "placeto": "tf_placer.agents.placeto",
-    "post": "tf_placer.agents.post",
-    "random": "tf_placer.planners.plain",
-    "regal": "tf_placer.agents.regal",
-    "scotch": "tf_placer.planners.plain",
-    "single": "tf_placer.planners.plain",
-    "tabular": "tf_placer.agents.tabular",
-    "tf_default": "tf_placer.planners.plain",
-    "topological_fill": "tf_placer.planners.plain",
+# Those that come with tf_placer, by the module where each has its row, a ``MethodSpec``.
+_NAMES_IN = {
+    "agents.colocrl": "colocrl",
+    "agents.go.learner": "go go_zero_shot",
+    "agents.hdp": "hdp",
+    "agents.learned_list.learned_list": "learned_list",
+    "agents.mars": "mars",
+    "agents.placeto": "placeto",
+    "agents.post": "post",
+    "agents.regal": "regal",
+    "agents.tabular": "tabular",
+    "planners.cp_sat": "cp_sat",
+    "planners.list_schedule": "heft list_schedule peft",
+    "planners.local_search": "local_search",
+    "planners.m_sct": "m_etf m_sct m_topo",
+    "planners.memetic": "memetic",
+    "planners.plain": "cpu_only expert metis mincut random scotch single tf_default topological_fill",
+    "planners.population": "brkga cem",
+    "search.combinators": "auto",
 }
+MODULES = {name: f"tf_placer.{module}" for module, names in _NAMES_IN.items() for name in names.split()}
 # Those with a role that one method has (``Role``); a test holds them equal to the rows.
 REFERENCE, CONTROL, PLAIN, DEFAULT = "single", "random", "local_search", "auto"
 COMPARED = (REFERENCE, CONTROL, DEFAULT)
 BUILT_IN = tuple(sorted(MODULES))
 
+_PLAIN = (bool, int, float, str)  # types of settings that are checked for every class
 _METHODS: dict[str, MethodSpec] = {}  # rows that were loaded or added
 
 
@@ -77,11 +65,7 @@ def check_name(name: str) -> None:
 
 
 def find(name: str) -> MethodSpec:
-    """The row of the method called ``name``.
-
-    Raises:
-      InputError: unknown name; the message gives the nearest ones.
-    """
+    """The row of the method called ``name``; raises InputError as ``check_name``."""
     check_name(name)
     if name not in _METHODS:
         values = vars(importlib.import_module(MODULES[name])).values()
@@ -169,14 +153,6 @@ def descriptions() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: str(row["name"]))
 
 
-_CHECKS: dict[Any, Callable[[str, Any], Any]] = {
-    bool: arguments.truth,
-    int: arguments.whole_number,
-    float: arguments.number,
-    str: lambda name, value: arguments.instance_of(name, value, str, "give a text"),
-}
-
-
 def configured(spec: MethodSpec, config: object | None = None) -> Any:
     """The settings of a method, of an instance of ``spec.config`` or of name -> value where not as by default.
 
@@ -189,20 +165,18 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
     if type(config) is spec.config:
         return config
     if not isinstance(config, Mapping):
-        raise InputError(
-            f"config is {arguments.shown(config)}; give a {spec.config.__name__}, the settings of method "
-            f"{spec.name!r}, or a dict of some of them"
-        )
+        kind = f"a {spec.config.__name__}, the settings of method {spec.name!r}, or a dict of some of them"
+        raise InputError(f"config is {arguments.shown(config)}; give {kind}")
     fields = [field.name for field in dataclasses.fields(spec.config)]
     for name in config:
         if name not in fields:
-            hint = arguments.nearest(str(name), fields) if fields else "it has none: give none"
+            hint = nearest(str(name), fields) if fields else "it has none: give none"
             raise InputError(f"config: method {spec.name!r} has no setting {arguments.shown(name)}; {hint}")
     hints = typing.get_type_hints(spec.config)
     try:
         # Other types than these, and which texts there are, are the class's own to check.
         values = {
-            name: _CHECKS[hints[name]](name, value) if hints[name] in _CHECKS else value
+            name: fit(limited(hints[name]), value, name) if hints[name] in _PLAIN else value
             for name, value in config.items()
         }
         if "preset" in values:  # says what the fields are that are not given (``base/method_spec.py``)

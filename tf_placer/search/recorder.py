@@ -1,4 +1,4 @@
-"""Result of a search, the recorder that keeps best plan, count and history while it runs, and what shows them."""
+"""Result of a search, the recorder of its best plan, count and history, and their display."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import rich.console
@@ -188,11 +188,8 @@ class Recorder:
         self.history.append(entry)
 
 
-class Progress(Protocol):
-    """Observer that is given every round: ``with progress: progress.show(entry)``."""
-
-    def __enter__(self) -> object:
-        return self
+class Progress(contextlib.AbstractContextManager[object]):
+    """Observer that is given every round: ``with progress: progress.show(entry)``; this one shows nothing."""
 
     def __exit__(self, *exc_info: object) -> None:
         return None
@@ -201,11 +198,7 @@ class Progress(Protocol):
         return None
 
 
-class Silent(Progress):
-    """Shows nothing."""
-
-
-class ConsoleProgress:
+class ConsoleProgress(Progress):
     """A progress bar with the best so far on a terminal, a line at least every 10 seconds elsewhere."""
 
     def __init__(self, title: str, budget: Budget, console: rich.console.Console | None = None):

@@ -1,4 +1,4 @@
-"""A method at work: its context and starting plans, and the run that asks it, evaluates its plans and tells it."""
+"""A method at work: its context, its starting plans, and the run that evaluates its proposals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.planner import Best, Method, Round
 from tf_placer.problem.placement import Decisions, decisions_of
 from tf_placer.problem.problem import Problem, made_once
-from tf_placer.search.checkpoint import Checkpoint, Kept
+from tf_placer.search.checkpoint import Checkpoint
 
 
 class Starts:
@@ -118,7 +118,7 @@ class Context:
     given: np.ndarray | None  # [K, U], K >= 1, where a method that improves a placement has to begin
     seed: int  # fixes everything random
     rounds: int  # made before the search was interrupted; the method goes on after them
-    checkpoint: Checkpoint | Kept  # keeps what a method has learned, see ``Checkpoint.track``
+    checkpoint: Checkpoint  # keeps what a method has learned, see ``Checkpoint.track``
     evaluations_left: Callable[[], float] = lambda: math.inf  # infinite where only time counts
     used: Callable[[], float] = lambda: 0.0  # share of the budget that is used up, from 0 on
     priority_of_op: np.ndarray | None = None  # [N] int32 of every plan; None where plans decide no order
@@ -181,7 +181,7 @@ class Run:
         self.context = context
         self.best = Best()
         self.goes_on = True
-        self._config = config
+        self.config = config
         self._method: Any = None
         self._tries_starts = spec.uses_start and not context.rounds
         self._burst = _FIRST_BURST
@@ -226,7 +226,7 @@ class Run:
         return self.spec.build_inside is not None and isinstance(self.context.evaluator, SimulatedEvaluator)
 
     def _built(self) -> Method | Iterator[Round] | Any:
-        spec, config, context = self.spec, self._config, self.context
+        spec, config, context = self.spec, self.config, self.context
         problem, seed = context.problem, context.seed
         if spec.kind is Kind.CONSTRUCTIVE:
             plans = () if context.rounds else made_once(spec.build, problem, config, seed)

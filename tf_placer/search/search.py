@@ -42,7 +42,7 @@ from tf_placer.search.methods import (
     configured,
     recorded,
 )
-from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult, Silent
+from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult
 from tf_placer.search.round import Context, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]
@@ -196,7 +196,7 @@ def _wrapped(
             "leave it out"
         )
     spec = spec if order == NO_ORDER else under_orders(spec, order)
-    progress = progress or Silent()
+    progress = progress or Progress()
     with interrupt.stoppable() as stop, progress:
         run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
         if objective.is_memory:
@@ -228,8 +228,7 @@ def _wrapped(
 def _begins_of(problem: Problem, start: Start, method: MethodSpec) -> np.ndarray | None:
     """[K, U] where to begin; None, with a warning, where the method begins nowhere.
 
-    Raises:
-      InputError: no legal placements of this problem, nor of one with the same units and devices.
+    Raises InputError for what is no legal placement of this problem, nor of one with the same units and devices.
     """
     is_several = isinstance(start, np.ndarray | list | tuple) and not (len(start) and np.isscalar(start[0]))
     plans = cast(Sequence[Any], start if is_several else [start])
@@ -353,20 +352,14 @@ def _run(
     if plan is None and interrupted:
         raise KeyboardInterrupt
     if plan is None:
-        raise NothingFits(_found_nothing(spec.name, context, recorder, tried_all))
+        raise NothingFits(_found_nothing(run, recorder.evaluations, tried_all))
     stop.requested = stop.requested and not interrupted  # this search has answered it
-    return _result(spec, settings, context, recorder, Placement.from_decisions(problem, plan), interrupted)
+    return _result(run, recorder, Placement.from_decisions(problem, plan), interrupted)
 
 
-def _result(
-    spec: MethodSpec,
-    settings: Any,
-    context: Context,
-    recorder: Recorder,
-    placement: Placement,
-    interrupted: bool,
-) -> SearchResult:
-    problem, best, evaluator, starts = context.problem, recorder.best, context.evaluator, context.starts
+def _result(run: Run, recorder: Recorder, placement: Placement, interrupted: bool) -> SearchResult:
+    problem, best, context = placement.problem, recorder.best, run.context
+    evaluator, starts = context.evaluator, context.starts
     is_simulated = isinstance(evaluator, SimulatedEvaluator)
     simulator = evaluator if isinstance(evaluator, SimulatedEvaluator) else SimulatedEvaluator(problem)
     single_device_s, proven_s, reported = starts.single_device_s, recorder.proven_s, simulator.tells
@@ -380,7 +373,7 @@ def _result(
     names = [device.name for device in problem.cluster.devices]
     return SearchResult(
         placement=placement,
-        method=spec.name,
+        method=run.spec.name,
         seed=context.seed,
         evaluator=evaluator.identity["evaluator"],
         runtime_s=runtime_s if is_simulated else best.runtime_s,
@@ -391,17 +384,19 @@ def _result(
         search_s=recorder.elapsed_s,
         interrupted=interrupted,
         history=tuple(recorder.history),
-        settings=recorded(settings),
-        found_by=best.found_by or spec.name,
+        settings=recorded(run.config),
+        found_by=best.found_by or run.spec.name,
         # What is proven is in whole nanoseconds, which means over several orders are not.
         proven_s=min(proven_s, runtime_s),
         order=best.order or NO_ORDER,
     )
 
 
-def _found_nothing(name: str, context: Context, recorder: Recorder, tried_all: bool) -> str:
+def _found_nothing(run: Run, evaluations: int, tried_all: bool) -> str:
     """One line with a remedy that can help, and the plan nearest to fitting."""
-    problem, simulated = context.problem, isinstance(context.evaluator, SimulatedEvaluator)
+    context, problem = run.context, run.context.problem
+    simulated = isinstance(context.evaluator, SimulatedEvaluator)
+    room = room_needed(problem) if simulated else None
     what = "fits in the memory of" if simulated else "runs on"
     remedy = "give it a larger budget or more devices"
     if simulated:
@@ -415,36 +410,26 @@ def _found_nothing(name: str, context: Context, recorder: Recorder, tried_all: b
     elif tried_all:
         remedy = f"it makes no more; try {PLAIN}, or give more devices"
     return (
-        f"method {name!r} found no placement of {problem.name!r} that {what} cluster "
-        f"{problem.cluster.name!r} in {recorder.evaluations} tries; {remedy}{_room(problem) if simulated else ''}"
+        f"method {run.spec.name!r} found no placement of {problem.name!r} that {what} cluster "
+        f"{problem.cluster.name!r} in {evaluations} tries; {remedy}{f': {room}' if room else ''}"
     )
-
-
-def _room(problem: Problem) -> str:
-    """Memory that the step needs of one device, and a machine that would do, as the end of a line."""
-    room = room_needed(problem)
-    return "" if room is None else f": {room}"
 
 
 def _check_memory(problem: Problem) -> None:
     """Raises NothingFits where provably no placement fits."""
     if lacking := shortage(problem):
+        room = room_needed(problem)
         raise NothingFits(
             f"no placement of {problem.name!r} fits in the memory of cluster {problem.cluster.name!r}: {lacking}; "
-            f"give a smaller batch or model, or devices with more memory{_room(problem)}"
+            f"give a smaller batch or model, or devices with more memory{f': {room}' if room else ''}"
         )
 
 
 @eagerly()
 def evaluate_given(problem: Problem, plan: Decisions, name: str) -> SearchResult:
-    """Result of a search that evaluates one given plan in the simulator.
-
-    Raises:
-      NothingFits: it does not fit in memory.
-    """
-
+    """Result of a search that evaluates one given plan in the simulator; raises NothingFits."""
     _check_memory(problem)
     spec = methods.own_rounds(name, lambda context: iter([evaluated(context, plan)]))
-    recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(None, {}, 0.0), interrupt.Stop()
+    recorder, unkept, stop = Recorder(Budget(evaluations=1)), Checkpoint(), interrupt.Stop()
     simulator = SimulatedEvaluator(problem)
-    return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Silent().show)
+    return _run(spec, configured(spec), simulator, recorder, 0, None, unkept, stop, Progress().show)

@@ -255,7 +255,7 @@ class Stopped(Exception):
 
 def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     """What a first call says before it searches, where profiling takes so long."""
-    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "user_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(forecast, "has_forked", lambda: False)
     monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster, cache: profiling_s)
     analytic = functools.partial(build_problem, costs="analytic")

@@ -27,7 +27,7 @@ from tf_placer.search.methods import SEARCH, Budget
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
     """No durations of this machine's user, and no workload seems to be traced."""
-    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "user_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(source, "is_kept", lambda *_: (tmp_path / "durations.json").exists())
 
 

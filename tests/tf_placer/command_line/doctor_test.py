@@ -82,21 +82,21 @@ def test_a_gpu_that_tensorflow_does_not_see_is_a_problem(monkeypatch):
 
 def test_limits_of_control_groups_are_heeded(tmp_path, monkeypatch):
     monkeypatch.setattr(doctor, "_GROUPS", tmp_path)
-    assert doctor.cores_of_this_process().quota is None
-    assert doctor.memory_of_this_process().limit_bytes is None
+    assert doctor.cores_of_this_process()[0]["quota"] is None
+    assert doctor.memory_of_this_process()[0]["limit_bytes"] is None
     (tmp_path / "cpu.max").write_text("50000 100000\n")
     (tmp_path / "memory.max").write_text("1073741824\n")
-    assert doctor.cores_of_this_process().quota == 0.5
-    assert doctor.memory_of_this_process().limit_bytes == 2**30
-    cores, memory = doctor._machine(doctor.cores_of_this_process(), doctor.memory_of_this_process())
+    assert doctor.cores_of_this_process()[0]["quota"] == 0.5
+    assert doctor.memory_of_this_process()[0]["limit_bytes"] == 2**30
+    (_, cores), (_, memory) = doctor.cores_of_this_process(), doctor.memory_of_this_process()
     assert "a quota of 0.5 cores" in cores.found and "taskset --cpu-list 0-0" in cores.problem
     assert memory.found.endswith("a limit of 1.0 GiB")
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
     (tmp_path / "memory").mkdir()
     (tmp_path / "memory" / "memory.limit_in_bytes").write_text(str(2**63 - 4096))
-    assert doctor.cores_of_this_process().quota is None
-    assert doctor.memory_of_this_process().limit_bytes is None
+    assert doctor.cores_of_this_process()[0]["quota"] is None
+    assert doctor.memory_of_this_process()[0]["limit_bytes"] is None
 
 
 def test_the_command_clears(cache):

@@ -43,7 +43,7 @@ PROBLEM = branches_problem(4, 6)
 
 @pytest.fixture(autouse=True)
 def nothing_was_done_before(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "durations_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr(store, "user_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(forecast, "has_forked", lambda: False)
     monkeypatch.setattr(forecast, "runs_live", lambda *_: True)
 

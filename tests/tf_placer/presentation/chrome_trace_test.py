@@ -24,7 +24,6 @@ from tf_placer.presentation.chrome_trace import (
     chrome_trace,
     lanes_of,
     measured_spans,
-    scope_of,
     write_timeline,
 )
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -263,7 +262,3 @@ def test_events_of_a_process():
     [begin], [end] = by_kind["s"], by_kind["f"]
     assert begin["id"] == end["id"] and (begin["ts"], end["ts"]) == (1.499, 1.6) and end["bp"] == "e"
     assert {event["pid"] for event in process.events} == {7}
-
-
-def test_scopes():
-    assert [scope_of(name) for name in ("a/b/c", "c", "")] == ["a/b", "", ""]

@@ -19,9 +19,17 @@ from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Ke
 from tf_placer.problem.bounds import MEANING, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report.files import write_report
-from tf_placer.report.how_to import FUNCTION, MODEL, PLAIN, WRAPPED, how_to
 from tf_placer.report.sentences import remarks, use_of_plan, verdict
-from tf_placer.report.views import page_of_run, plan_report, section_of_plan
+from tf_placer.report.views import (
+    FUNCTION,
+    MODEL,
+    PLAIN,
+    WRAPPED,
+    how_to,
+    page_of_run,
+    plan_report,
+    section_of_plan,
+)
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
@@ -231,7 +239,7 @@ def test_what_was_raced_has_the_last_word_and_its_spread(placement, make):
     ]
     assert section.plan is not None
     assert (
-        section.plan.ops.duration_ns.sum()
+        section.plan.ops["duration_ns"].sum()
         == 2 * placement.problem.compute_ns[range(100), placement.device_of_op].sum()
     )
     assert "keep_unplaced=False" in section.apply[0].text

@@ -37,29 +37,31 @@ def view(problem):
 def test_times_and_peaks_are_those_of_the_simulator(problem, view):
     measured = SimulatedEvaluator(problem).evaluate(striped(problem).decisions)
     assert view.step_ns / 1e9 == measured.runtime_s[0]
-    assert [curve.peak_bytes for curve in view.memory] == measured.peak_bytes[0].tolist()
-    assert [curve.bytes.max() for curve in view.memory] == measured.peak_bytes[0].tolist()
-    ends_ns = view.ops.start_ns + view.ops.duration_ns
+    assert [curve["peak_bytes"] for curve in view.memory] == measured.peak_bytes[0].tolist()
+    assert [curve["bytes"].max() for curve in view.memory] == measured.peak_bytes[0].tolist()
+    ends_ns = view.ops["start_ns"] + view.ops["duration_ns"]
     assert ends_ns.max() == view.step_ns
 
 
 def test_names_come_in_two_parts_and_make_the_whole(problem, view):
-    scopes = [view.scopes[i] for i in view.ops.scope]
-    assert tuple(a + b for a, b in zip(scopes, view.ops.leaf, strict=True)) == problem.op_names
+    scopes = [view.scopes[i] for i in view.ops["scope"]]
+    assert tuple(a + b for a, b in zip(scopes, view.ops["leaf"], strict=True)) == problem.op_names
     assert len(view.scopes) < problem.num_ops / 10
 
 
 def test_bytes_add_up_to_those_of_the_problem(problem, view):
-    assert view.ops.resident_bytes.sum() == problem.resident_bytes.sum()
-    assert view.ops.output_bytes.sum() == problem.tensor_bytes.sum()
+    assert view.ops["resident_bytes"].sum() == problem.resident_bytes.sum()
+    assert view.ops["output_bytes"].sum() == problem.tensor_bytes.sum()
 
 
 def test_the_critical_path_has_no_gap_but_for_handing_over(problem, view):
-    path = [(view.ops.start_ns[i], view.ops.duration_ns[i]) for i in view.ops.critical]
-    path += [(view.transfers.start_ns[i], view.transfers.duration_ns[i]) for i in view.transfers.critical]
-    of_path = view.transfers.critical
+    path = [(view.ops["start_ns"][i], view.ops["duration_ns"][i]) for i in view.ops["critical"]]
+    path += [
+        (view.transfers["start_ns"][i], view.transfers["duration_ns"][i]) for i in view.transfers["critical"]
+    ]
+    of_path = view.transfers["critical"]
     link_ns = problem.cluster.link_tensor_ns()
-    handed_over_ns = link_ns[view.transfers.source[of_path], view.transfers.target[of_path]]
+    handed_over_ns = link_ns[view.transfers["source"][of_path], view.transfers["target"][of_path]]
     assert (handed_over_ns > 0).any(), "the page shows a crossing that is waited for"
     assert sum(takes for _, takes in path) + handed_over_ns.sum() == view.step_ns
     crossing = {tuple(sorted(link[1:])) for link in view.path_links}
@@ -72,13 +74,13 @@ def test_a_cluster_is_one_box_that_says_how_many_ops_it_is(problem):
     clusters = np.full(problem.num_ops, NO_CLUSTER)
     clusters[5:17] = 0
     view = draw_step(problem, dataclasses.replace(plan, cluster_of_op=clusters).decisions)
-    [fused] = view.ops.fused.tolist()
-    assert len(view.ops.leaf) == problem.num_ops - 11
-    assert view.types[view.ops.type[fused]] == "fused, 12 ops"
-    assert view.scopes[view.ops.scope[fused]] + view.ops.leaf[fused] == "model/layer_0/fused_cluster_0"
-    assert view.layer_name[view.ops.layer[fused]] == "layer_0"
-    assert view.ops.resident_bytes.sum() == problem.resident_bytes.sum()
-    assert not len(draw_step(problem, plan.decisions).ops.fused)
+    [fused] = view.ops["fused"].tolist()
+    assert len(view.ops["leaf"]) == problem.num_ops - 11
+    assert view.types[view.ops["type"][fused]] == "fused, 12 ops"
+    assert view.scopes[view.ops["scope"][fused]] + view.ops["leaf"][fused] == "model/layer_0/fused_cluster_0"
+    assert view.layer_name[view.ops["layer"][fused]] == "layer_0"
+    assert view.ops["resident_bytes"].sum() == problem.resident_bytes.sum()
+    assert not len(draw_step(problem, plan.decisions).ops["fused"])
 
 
 def test_layers_stand_behind_those_around_them(view):
@@ -93,10 +95,10 @@ def test_sends_and_receives_are_chores_of_their_devices():
         problem = random_problem(rng)
         row = rng.integers(0, problem.num_devices, (1, problem.num_units)).astype(np.int32)
         view = draw_step(problem, Decisions(row))
-        ends = np.stack([view.transfers.source, view.transfers.target])[:, view.chores.transfer]
-        assert (view.chores.device == ends).any(axis=0).all()
-        assert (view.chores.duration_ns > 0).all()
-        seen += len(view.chores.critical)
+        ends = np.stack([view.transfers["source"], view.transfers["target"]])[:, view.chores["transfer"]]
+        assert (view.chores["device"] == ends).any(axis=0).all()
+        assert (view.chores["duration_ns"] > 0).all()
+        seen += len(view.chores["critical"])
     assert seen > 0
 
 
@@ -104,8 +106,8 @@ def test_a_thinned_curve_keeps_the_peak_of_every_slice():
     times_ns = np.arange(100_000)
     used = np.random.default_rng(0).integers(0, 10**9, 100_000)
     view = thinned(MemoryCurve(times_ns, used), 100_000)
-    assert len(view.at_ns) == 400 and view.peak_bytes == used.max()
-    assert view.bytes.tolist() == used.reshape(400, 250).max(axis=1).tolist()
+    assert len(view["at_ns"]) == 400 and view["peak_bytes"] == used.max()
+    assert view["bytes"].tolist() == used.reshape(400, 250).max(axis=1).tolist()
 
 
 def test_a_copy_is_shown_with_its_part(view):
@@ -113,10 +115,10 @@ def test_a_copy_is_shown_with_its_part(view):
     problem = build_problem(program.item, Cluster.preset("p100x2"))
     row = data_parallel_plan(problem, (0, 1))
     shown = draw_step(problem, Decisions([row]))
-    assert shown.parts == 2 and view.parts == 1 and set(view.ops.part.tolist()) == {-1}
-    for name, part in zip(problem.op_names, shown.ops.part.tolist(), strict=True):
+    assert shown.parts == 2 and view.parts == 1 and set(view.ops["part"].tolist()) == {-1}
+    for name, part in zip(problem.op_names, shown.ops["part"].tolist(), strict=True):
         assert name.startswith(f"part_{part}/") if part >= 0 else not name.startswith("part_")
-    assert {0, 1, -1} == set(shown.ops.part.tolist())
+    assert {0, 1, -1} == set(shown.ops["part"].tolist())
     events = json.loads(chrome_trace(Placement(problem, row)))["traceEvents"]
     told = {event["name"]: event["args"].get("part") for event in events if event.get("cat") == "op"}
     assert set(told.values()) == {0, 1, None}

@@ -14,7 +14,7 @@ from tf_placer.base.interrupt import stoppable
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.placement import Decisions
 from tf_placer.search.checkpoint import FILE_NAME
-from tf_placer.search.recorder import Silent
+from tf_placer.search.recorder import Progress
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import evaluate_given, search
 
@@ -38,7 +38,7 @@ def pressed_after_two(context):
     yield evaluated(context, np.array([[1, 1]]))
 
 
-class PressesWhenClosed(Silent):
+class PressesWhenClosed(Progress):
     def __exit__(self, *exc_info):
         press()
 
@@ -93,7 +93,7 @@ def test_native_code_and_tracing_may_make_an_error_of_a_press(error, is_pressed)
 
 
 def test_an_error_of_what_is_done_with_a_round_is_no_press():
-    class Fails(Silent):
+    class Fails(Progress):
         def show(self, entry):
             press()
             raise OSError("the disk is full")
@@ -142,7 +142,7 @@ def test_before_there_is_a_plan_a_press_is_no_error_of_the_method(error):
 def test_a_round_is_counted_and_kept_whole(tmp_path):
     found = search(PAIR, "random", budget_evaluations=160, seed=1, checkpoint=tmp_path / "whole")
 
-    class PressesAsTheSecondIsShown(Silent):
+    class PressesAsTheSecondIsShown(Progress):
         def show(self, entry):
             if entry.evaluations == 32:
                 press()

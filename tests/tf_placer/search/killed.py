@@ -7,14 +7,14 @@ import numpy as np
 
 from tf_placer.evaluation.simulated import Measurement, SimulatedEvaluator
 from tf_placer.problem.problem import Problem
-from tf_placer.search.recorder import SearchResult, Silent
+from tf_placer.search.recorder import Progress, SearchResult
 
 
 class Kill(BaseException):
     """The end of the process, for all that the search can know."""
 
 
-class DiesAfter(Silent):
+class DiesAfter(Progress):
     """Ends the process after some rounds."""
 
     def __init__(self, rounds: int) -> None:

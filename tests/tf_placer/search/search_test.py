@@ -15,7 +15,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.plain import RandomBlocks
 from tf_placer.problem.placement import Placement
 from tf_placer.search.methods import Budget
-from tf_placer.search.recorder import Silent
+from tf_placer.search.recorder import Progress
 from tf_placer.search.round import evaluated
 from tf_placer.search.search import NothingFits, search
 
@@ -171,7 +171,7 @@ def test_the_result_is_the_best_and_says_what_it_is(pair):
 
 
 def test_progress_is_told_every_round_and_closed(pair):
-    class Listener(Silent):
+    class Listener(Progress):
         def __init__(self):
             self.shown = []
             self.closed = False
