@@ -158,13 +158,7 @@ def colocrl_inputs(
 
 
 def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
-    """Groups the units by the configuration's rules."""
-    tied = tied_by_rules(problem, config) if config.colocate else np.arange(problem.num_units)
-    return tied_groups(problem, tied, config.max_groups)
-
-
-def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
-    """[U] int64 keys of the units that the rules bring together (Mirhoseini et al. 2017, section 3.3).
+    """Groups of the units that the configuration's rules bring together (Mirhoseini et al. 2017, section 3.3).
 
     1. Gradients go with what they differentiate (``default_groups``); variables are with their updates already.
     2. What has one reader goes with it, groups taken as ops, until nothing merges (``single_consumer``).
@@ -173,6 +167,8 @@ def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
     The rules of names come first, because the second one treats their groups as ops. Where that one brings more than
     ``largest_share`` of all work together, all groups are kept below.
     """
+    if not config.colocate:
+        return tied_groups(problem, np.arange(problem.num_units), config.max_groups)
     # The ops as the rules read them; what has no bytes is a control edge.
     graph = problem.op_graph
     edges = np.stack([graph.producer, graph.consumer], axis=1).astype(np.int32)
@@ -199,7 +195,7 @@ def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
         units = extend_units(index, problem.unit_of_op, [*by_name, limited])
     tied = np.empty(problem.num_units, np.int64)
     tied[problem.unit_of_op] = units.unit_of_op
-    return tied
+    return tied_groups(problem, tied, config.max_groups)
 
 
 def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:

@@ -79,8 +79,7 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-# Raised when a column or a type is added, moved or redefined: others' weights are refused.
-FEATURES_VERSION = 1
+FEATURES_VERSION = 1  # raised when a column or a type changes its meaning: others' weights are refused
 
 OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types

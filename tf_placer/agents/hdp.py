@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_placer.agents import losses
-from tf_placer.agents.features import FEATURES_VERSION
 from tf_placer.agents.hdp_policy import (
+    VERSIONS,
     Actions,
     HdpConfig,
     HdpInputs,
@@ -347,5 +347,5 @@ SPEC = MethodSpec(
     config=HdpConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 6, "features": FEATURES_VERSION},
+    versions=VERSIONS,
 )

@@ -236,6 +236,9 @@ class FeedForwardGrouper(snt.Module):
         self._logits.b.assign(factor * self._logits.b)
 
 
+VERSIONS = {"network": 6, "features": features.FEATURES_VERSION}
+
+
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the legal placements of any problem.
 

@@ -1,11 +1,11 @@
-"""Learned methods: their protocol, the update loop of policies, gradient steps, and a memory of good plans."""
+"""Learned methods: the update loop of policies, gradient steps, and a memory of good plans."""
 
 from __future__ import annotations
 
 import dataclasses
 import types
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
@@ -22,7 +22,7 @@ Steps = Sequence[tuple[Variables, snt.optimizers.Adam]]  # variables and their o
 class Proposal(NamedTuple):
     """Placements to evaluate before the next update."""
 
-    actions: Any  # nest of tensors, the decisions that fix the placements; for ``Learner.learn``
+    actions: Any  # nest of tensors, the decisions that fix the placements; for ``learn``
     placements: Any  # [B, U] int32; or ``Decisions``, where more than devices is decided
 
 
@@ -35,27 +35,15 @@ class WarmStart:
     simulate: SimulateFn  # times placements without counting them as evaluations
 
 
-class Learner(Protocol):
-    """A ``tf.Module`` that draws placements and learns from their step times.
+class PolicyLearner(snt.Module):
+    """Draws placements and learns from their step times: the update loop of every agent (docs/extending.md).
 
         proposal = learner.propose()
         learner.learn(proposal.actions, runtime_s, valid)
 
-    All state is in variables, and draws depend on the seed and the count of updates alone: a
-    learner with restored variables continues as the saved one would have.
-
-    ``entropy()`` is optional: the mean entropy of a decision in nats, for ``experiments.study``.
-    """
-
-    def propose(self) -> Proposal:
-        """Draws B placements; the same ones until ``learn`` is called."""
-
-    def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from step times [B] of the last proposal; they are not read where not ``valid`` [B] bool."""
-
-
-class PolicyLearner(snt.Module):
-    """Update loop of every agent; a ``Learner`` (docs/extending.md). An agent adds what to draw and to learn.
+    Whatever has these two methods is a learner. All state is in variables, and draws depend on the seed and the count
+    of updates alone: with restored variables it continues as the saved one would have. ``entropy()`` is optional: the
+    mean entropy of a decision in nats, for ``experiments.study``. An agent adds what to draw and to learn:
 
         def _draw(self, seed):
             actions = self.policy.sample(self.inputs, self._config.samples, seed)
@@ -102,7 +90,7 @@ class PolicyLearner(snt.Module):
 
     @tf.function(autograph=False)
     def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes one or several optimizer steps, by teacher forcing of the executed actions; see ``Learner``."""
+        """Learns from step times [B] of the last proposal; they are not read where not ``valid`` [B] bool."""
         self._learn(actions, runtime_s, valid)
 
     def _trains(self, *trained: tuple[Variables, float], clip: float | None = None) -> None:

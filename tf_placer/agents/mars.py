@@ -17,7 +17,7 @@ from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
-from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
+from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 
@@ -241,7 +241,9 @@ class MarsStudent(snt.Module):
     def logits(self, graph: features.GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""
         columns = self.policy.columns(graph)
-        both = (columns, mixed_up(columns, seed))
+        # Each node gets the columns of some node, and edges stay.
+        order = tf.random.experimental.stateless_shuffle(tf.range(tf.shape(columns)[0]), seed)
+        both = (columns, tf.gather(columns, order))
         return self._discriminator(*(self.policy.encode(units, graph) for units in both))
 
 
@@ -288,7 +290,7 @@ class MarsLearner(PolicyLearner):
         return Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
     def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step for each minibatch, which are traced one by one; see ``Learner``."""
+        """Takes an optimizer step for each minibatch, which are traced one by one."""
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:

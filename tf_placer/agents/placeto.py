@@ -497,7 +497,7 @@ class PlacetoLearner(PolicyLearner):
         return Proposal(Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements)
 
     def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from step times [B] of episodes; the values of states are not traced; see ``Learner``."""
+        """Learns from step times [B] of episodes; the values of states are not traced."""
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:

@@ -129,7 +129,7 @@ class PostLearner(PolicyLearner):
         return Proposal(actions, tf.constant(rows))
 
     def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes PPO steps on this batch, and the cross-entropy step when due; see ``Learner``."""
+        """Takes PPO steps on this batch, and the cross-entropy step when due."""
         config, batches = self._config, self.times.shape[0]
         self._learn(actions, tf.convert_to_tensor(runtime_s), valid)
         if config.cross_every and not int(self.updates) % batches:

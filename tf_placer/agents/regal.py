@@ -196,6 +196,8 @@ class RegalLearner(snt.Module):
         self.policy = RegalPolicy(config.hidden, config.rounds, seed)
         self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
         self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
+        # All that is learned, for ``state``.
+        self._variables = (*self.policy.variables, *self.optimizer.variables, *self.baseline.variables)
         self._elites = max(1, round(config.elites * config.population))  # plans that live on
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
@@ -284,7 +286,7 @@ class RegalLearner(snt.Module):
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""
-        variables = {f"variable.{i}": np.asarray(weight.numpy()) for i, weight in enumerate(self._kept())}
+        variables = {f"variable.{i}": np.asarray(weight.numpy()) for i, weight in enumerate(self._variables)}
         run = {name: getattr(self, f"_{name}") for name in (*_NUMBERS, *_ARRAYS)}
         return {**run, "generator": self._generator.bit_generator.state, **variables}
 
@@ -295,12 +297,9 @@ class RegalLearner(snt.Module):
         for name, kind in _ARRAYS.items():
             setattr(self, f"_{name}", np.array(state[name], kind))
         self._generator.bit_generator.state = state["generator"]
-        for i, variable in enumerate(self._kept()):
+        for i, variable in enumerate(self._variables):
             variable.assign(state[f"variable.{i}"])
         self._choices = None
-
-    def _kept(self) -> tuple[tf.Variable, ...]:
-        return (*self.policy.variables, *self.optimizer.variables, *self.baseline.variables)
 
 
 SPEC = MethodSpec(

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.planners.local_search import OrderSearch
 from tf_placer.planners.memetic import SPEC as LEADING
-from tf_placer.planners.order import OrderSearch, priorities, rules_for
+from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Kept
