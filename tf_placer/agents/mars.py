@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -233,9 +233,6 @@ class MarsStudent(snt.Module):
     def loss_of(self, lesson: features.GraphInputs) -> tf.Tensor:
         """The loss without a step, with a shuffle that no step has: steps count from 0 up."""
         return infomax_loss(self.logits(lesson, tf.random.fold_in(self._seed, -1)))
-
-    def review(self, lessons: Sequence[features.GraphInputs]) -> None:
-        """Nothing: each step has changed the policy."""
 
     def logits(self, graph: features.GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""

@@ -171,8 +171,8 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     return starts
 
 
-_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
-_STATE |= {"late_ns": np.int64, "counts": np.int64}
+CHAINS_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
+CHAINS_STATE |= {"late_ns": np.int64, "counts": np.int64}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -223,21 +223,11 @@ class SimulatedLocalSearch:
 
     def state(self) -> dict[str, Any]:
         """State of every chain."""
-        return chains_state(self._chains)
+        return {name: getattr(self._chains, name) for name in CHAINS_STATE}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave, with as many chains as there were."""
-        self._chains = chains_of(state)
-
-
-def chains_state(chains: Chains, prefix: str = "") -> dict[str, Any]:
-    """Arrays by name, for ``chains_of``."""
-    return {prefix + name: getattr(chains, name) for name in _STATE}
-
-
-def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
-    """Chains as ``chains_state`` gave them."""
-    return Chains(**{name: np.array(state[prefix + name], kind) for name, kind in _STATE.items()})
+        self._chains = Chains(**{name: np.array(state[name], kind) for name, kind in CHAINS_STATE.items()})
 
 
 _ORDER = 0.6  # share of rounds that change the order; this and what follows was tuned on ten job shops

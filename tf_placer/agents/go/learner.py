@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,9 +314,6 @@ class GoStudent(snt.Module):
     def loss_of(self, lesson: GoLesson) -> tf.Tensor:
         """The loss without a step, always with the same parts missing."""
         return self._loss(lesson, tf.random.fold_in(self._seed, -1))
-
-    def review(self, lessons: Sequence[GoLesson]) -> None:
-        """Nothing: each step has changed the policy."""
 
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
         """Mean over the tasks."""
