@@ -21,7 +21,7 @@ from tf_placer.agents.hdp_policy import (
     HdpPolicy,
     hdp_inputs,
 )
-from tf_placer.agents.losses import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
+from tf_placer.agents.learner import cross_entropy_loss, ppo_loss, quantile_loss, reinforce_loss
 from tf_placer.agents.mars import MarsConfig, MarsPolicy, mars_groups, mars_inputs
 from tf_placer.agents.placeto import Actions as Episodes
 from tf_placer.agents.placeto import (
@@ -454,7 +454,7 @@ NETWORKS = (
 
 @dataclasses.dataclass(frozen=True)
 class LossDescriptor:
-    """One loss of ``tf_placer/agents/losses.py``.
+    """One loss of ``tf_placer/agents/learner.py``.
 
     Attributes:
       loss: of log-probabilities [B] and what else it takes.

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tf_placer.networks
 from tests.conformance.descriptors import LOSSES, NETWORKS, NetworkDescriptor
-from tf_placer.agents import losses
+from tf_placer.agents import learner
 from tf_placer.agents.features import draw_weights
 from tf_placer.agents.hdp_policy import FeedForwardGrouper
 
@@ -34,7 +34,7 @@ def test_the_list_is_complete():
             if issubclass(value, snt.Module) and value.__module__ == module.name and name[0] != "_":
                 found.add(name)
     assert {network.name for network in NETWORKS} == found
-    public = {name for name, _ in inspect.getmembers(losses, inspect.isfunction) if name.endswith("_loss")}
+    public = {name for name, _ in inspect.getmembers(learner, inspect.isfunction) if name.endswith("_loss")}
     assert {loss.loss.__name__ for loss in LOSSES} == public
 
 

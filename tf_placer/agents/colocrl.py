@@ -18,8 +18,7 @@ from colocation.units import (
     single_consumer,
     unrolled_calls,
 )
-from tf_placer.agents import features, losses
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
+from tf_placer.agents import features, learner
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition, op_levels
@@ -158,13 +157,7 @@ def colocrl_inputs(
 
 
 def colocated_groups(problem: Problem, config: ColocRlConfig) -> Groups:
-    """Groups the units by the configuration's rules."""
-    tied = tied_by_rules(problem, config) if config.colocate else np.arange(problem.num_units)
-    return tied_groups(problem, tied, config.max_groups)
-
-
-def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
-    """[U] int64 keys of the units that the rules bring together (Mirhoseini et al. 2017, section 3.3).
+    """Groups of the units that the configuration's rules bring together (Mirhoseini et al. 2017, section 3.3).
 
     1. Gradients go with what they differentiate (``default_groups``); variables are with their updates already.
     2. What has one reader goes with it, groups taken as ops, until nothing merges (``single_consumer``).
@@ -173,6 +166,8 @@ def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
     The rules of names come first, because the second one treats their groups as ops. Where that one brings more than
     ``largest_share`` of all work together, all groups are kept below.
     """
+    if not config.colocate:
+        return tied_groups(problem, np.arange(problem.num_units), config.max_groups)
     # The ops as the rules read them; what has no bytes is a control edge.
     graph = problem.op_graph
     edges = graph.edges
@@ -199,7 +194,7 @@ def tied_by_rules(problem: Problem, config: ColocRlConfig) -> np.ndarray:
         units = extend_units(index, problem.unit_of_op, [*by_name, limited])
     tied = np.empty(problem.num_units, np.int64)
     tied[problem.unit_of_op] = units.unit_of_op
-    return tied
+    return tied_groups(problem, tied, config.max_groups)
 
 
 def tied_groups(problem: Problem, tied: np.ndarray, most: int) -> Groups:
@@ -255,7 +250,7 @@ class ColocRlPolicy(features.SequencePolicy):
         return inputs.embeddings
 
 
-class ColocRlLearner(PolicyLearner):
+class ColocRlLearner(learner.PolicyLearner):
     """Trains a ``ColocRlPolicy`` on one problem (Mirhoseini et al. 2017, section 3).
 
     gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
@@ -263,23 +258,23 @@ class ColocRlLearner(PolicyLearner):
     Update n is of controller c = n mod C, with a baseline of its own.
     """
 
-    def __init__(self, problem: Problem, config: ColocRlConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: ColocRlConfig, warm_start: learner.WarmStart, seed: int):
         groups = colocated_groups(problem, config)
         policy = ColocRlPolicy(config, seed, groups.count)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = colocrl_inputs(problem, groups, config, start)
         super().__init__("colocrl_learner", policy, config, warm_start, [seed, 0xC01], inputs=inputs)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = losses.MovingAverageBaseline(
+        self.baseline = learner.MovingAverageBaseline(
             _BASELINE_DECAY,
             controllers=config.controllers,
             first=config.failing_reward if config.preset == "paper" else None,
         )
         self.entropy_weight = tf.Variable(1.0, trainable=False, name="entropy_weight")
 
-    def _draw(self, seed: tf.Tensor) -> Proposal:
+    def _draw(self, seed: tf.Tensor) -> learner.Proposal:
         actions = self.policy.sample(self.inputs, self._config.placements, seed).actions[0]  # [K, G]
-        return Proposal(actions, self.policy.placements(self.inputs, actions))
+        return learner.Proposal(actions, self.policy.placements(self.inputs, actions))
 
     def _update_gradients(
         self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
@@ -293,19 +288,19 @@ class ColocRlLearner(PolicyLearner):
         may_teach = tf.cast(tf.logical_or(valid, self.updates < config.valid_only_after), tf.float32)
         advantage = self.baseline.advantage(reward, may_teach, self.updates % config.controllers)
         if config.preset != "paper":
-            advantage = losses.standardized_advantage(reward, may_teach)
-        loss = losses.reinforce_loss(log_prob, advantage, may_teach)
+            advantage = learner.standardized_advantage(reward, may_teach)
+        loss = learner.reinforce_loss(log_prob, advantage, may_teach)
         if config.elite_share:
             count = max(1, round(config.elite_share * config.placements))
-            loss += losses.cross_entropy_loss(
-                log_prob, losses.elites(reward, tf.cast(valid, tf.float32), count)
+            loss += learner.cross_entropy_loss(
+                log_prob, learner.elites(reward, tf.cast(valid, tf.float32), count)
             )
         if config.entropy_start:
             entropy = tf.reduce_mean(decoded.entropy()) / decoded.actions.shape[2]
             fade = self._fade(config.entropy_updates)
             target = _ENTROPY_END + (config.entropy_start - _ENTROPY_END) * fade
             self.entropy_weight.assign(
-                losses.steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE)
+                learner.steered_weight(self.entropy_weight, entropy, target, _ENTROPY_RATE)
             )
             loss -= self.entropy_weight * entropy
         return loss

@@ -17,7 +17,6 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import DEVICE_TYPES, MAX_DEVICES
 from tf_placer.grouper.groups import Groups, costliest_ops, expanded, op_levels
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
@@ -79,8 +78,7 @@ def unit_features(problem: Problem, graph: UnitGraph, landmarks: int, seed: int)
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-# Raised when a column or a type is added, moved or redefined: others' weights are refused.
-FEATURES_VERSION = 1
+FEATURES_VERSION = 1  # raised when a column or a type changes its meaning: others' weights are refused
 
 OP_TYPES = ("", *tomllib.loads(pathlib.Path(__file__).with_name("op_types.toml").read_text("utf8"))["types"])
 OTHER_TYPES = 8  # numbers shared by all other types
@@ -166,7 +164,7 @@ DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES  # 64 for each type
 DEVICE_WIDTH = 10
 
 
-def device_features(cluster: Cluster) -> np.ndarray:
+def device_features(problem: Problem) -> np.ndarray:
     """[D, 10] float32, every device relative to the best of its cluster.
 
     - type: one column for each of ``DEVICE_TYPES``, 1 where it is of that type;
@@ -179,6 +177,7 @@ def device_features(cluster: Cluster) -> np.ndarray:
 
     Equal devices have the same features; ``device_numbers`` tells them apart.
     """
+    cluster = problem.cluster
     fields = ("peak_flops", "memory_bytes_per_s", "memory_bytes")
     amounts = [[getattr(device, field) for device in cluster.devices] for field in fields]
     amounts.append([link.bytes_per_s for link in cluster.links])
@@ -202,12 +201,12 @@ def device_features(cluster: Cluster) -> np.ndarray:
     return np.array(rows, np.float32)
 
 
-def device_numbers(cluster: Cluster) -> np.ndarray:
+def device_numbers(problem: Problem) -> np.ndarray:
     """[D] int32 in [0, ``DEVICE_NUMBERS``): 64 times the position in ``DEVICE_TYPES``, plus a count within the type.
 
     Without them two equal GPUs could not be told apart, and nothing could be split between them.
     """
-    types = [device.type for device in cluster.devices]
+    types = [device.type for device in problem.cluster.devices]
     numbers = [
         DEVICE_TYPES.index(kind) * MAX_DEVICES + types[:position].count(kind)
         for position, kind in enumerate(types)
@@ -262,8 +261,8 @@ def graph_inputs(problem: Problem, landmarks: int, seed: int) -> GraphInputs:
         unit_of_op=tf.constant(problem.unit_of_op),
         edges=tf.constant(graph.edges.reshape(-1, 2)),
         edge_bytes=tf.constant(graph.edge_bytes, tf.float32),
-        device_features=tf.constant(device_features(problem.cluster)),
-        device_numbers=tf.constant(device_numbers(problem.cluster)),
+        device_features=tf.constant(device_features(problem)),
+        device_numbers=tf.constant(device_numbers(problem)),
     )
 
 
@@ -292,8 +291,8 @@ def prior_choices(
 ) -> DeviceChoices:
     """The devices of a problem for groups that lean to a plan [G]; see ``bounded_prior_logits``."""
     return DeviceChoices(
-        features=tf.constant(device_features(problem.cluster)),
-        number=tf.constant(device_numbers(problem.cluster)),
+        features=tf.constant(device_features(problem)),
+        number=tf.constant(device_numbers(problem)),
         legal=tf.constant(legal),
         prior_logits=tf.constant(bounded_prior_logits(device_of_group, legal, config)),
     )
@@ -382,7 +381,9 @@ def draw_weights(module: snt.Module, seed: int) -> None:
     """
     for number, variable in enumerate(module.trainable_variables):
         if variable.shape.rank == 0:
-            raise ValueError(f"weight {variable.name!r} has no dimensions; draw it where it is made")
+            raise ValueError(
+                f"weight {variable.name!r} is a number without dimensions; draw it where it is made"
+            )
         if variable.shape.rank >= 2:
             deviation = math.prod(variable.shape[:-1]) ** -0.5
             draw = tf.random.stateless_truncated_normal(variable.shape, seed=[seed, number], stddev=deviation)

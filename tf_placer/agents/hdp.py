@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents import losses
-from tf_placer.agents.features import FEATURES_VERSION
+from tf_placer.agents import learner
 from tf_placer.agents.hdp_policy import (
+    VERSIONS,
     Actions,
     HdpConfig,
     HdpInputs,
@@ -19,7 +19,6 @@ from tf_placer.agents.hdp_policy import (
     hdp_inputs,
     hdp_start,
 )
-from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, apply_gradients, executed_times
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec
 from tf_placer.grouper.groups import legality_classes, unit_groups
@@ -63,7 +62,7 @@ class Changes:
     and takes u, with the units of its group in the same small part of the graph, into the group of v.
     """
 
-    def __init__(self, problem: Problem, best: Best, legal: tf.Tensor, first_update: int):
+    def __init__(self, problem: Problem, best: learner.Best, legal: tf.Tensor, first_update: int):
         """Finds pieces and borders; units begin to move at ``first_update``, 0 for never.
 
         ``best`` has groups [U], G' for a unit in no group, and their devices [G'] of ``legal`` [G', D].
@@ -139,7 +138,7 @@ class Changes:
         gain = (self._best.runtime_s[0] - tf.cast(runtime_s, tf.float64)) / unit_s
         has_gain = counts & (moves.count > 0) & tf.math.is_finite(gain)
         gain = tf.where(has_gain, tf.maximum(gain, 0.0), 0.0)
-        return losses.standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
+        return learner.standardized_advantage(tf.cast(gain, tf.float32), tf.cast(has_gain, tf.float32))
 
 
 def changed_devices(device_of_group: tf.Tensor, legal: tf.Tensor, samples: int, seed: tf.Tensor) -> tf.Tensor:
@@ -202,7 +201,7 @@ class Lesson(NamedTuple):
     moves_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
 
 
-class HdpLearner(PolicyLearner):
+class HdpLearner(learner.PolicyLearner):
     """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
 
     gradient_groups  = grad log p(g) 1/k sum_j A_j
@@ -217,7 +216,7 @@ class HdpLearner(PolicyLearner):
     ``cross_entropy`` the Placer imitates the plan's devices.
     """
 
-    def __init__(self, problem: Problem, config: HdpConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: HdpConfig, warm_start: learner.WarmStart, seed: int):
         groups, device_of_group = hdp_start(problem, config, warm_start.plans, warm_start.simulate)
         inputs = hdp_inputs(problem, config, groups, device_of_group, seed)
         # A problem of more kinds of units than groups has more groups.
@@ -232,20 +231,20 @@ class HdpLearner(PolicyLearner):
             (policy.grouper.trainable_variables, config.grouper_learning_rate),
             clip=config.gradient_clip,
         )
-        self.best = Best(groups.group_of_unit, device_of_group)
+        self.best = learner.Best(groups.group_of_unit, device_of_group)
         self.changes = None
         if config.incumbent:
             self.changes = Changes(problem, self.best, inputs.choices.legal, config.regroup_after)
         self._first_group = tf.constant(groups.group_of_unit)
-        self.baseline = losses.MovingAverageBaseline(_BASELINE_DECAY)
+        self.baseline = learner.MovingAverageBaseline(_BASELINE_DECAY)
 
-    def _draw(self, seed: tf.Tensor) -> Proposal:
+    def _draw(self, seed: tf.Tensor) -> learner.Proposal:
         inputs, samples = self._leaning_inputs(), self._config.placements
         noise, seeds = self._noise(seed)
         drawn, scores = self.policy.sample(inputs, noise, seeds[0])
         placements = self.policy.placements(inputs, drawn)
         if self.changes is None:
-            return Proposal(Executed(drawn, (), ()), placements)
+            return learner.Proposal(Executed(drawn, (), ()), placements)
         moves, changed = self.changes.draw(scores.network_logits, samples, self.updates, seeds[1])
         group_of_unit, device_of_group = self.best.fastest
         devices = tf.repeat(device_of_group[tf.newaxis], samples, axis=0)
@@ -254,7 +253,7 @@ class HdpLearner(PolicyLearner):
             tf.concat([drawn.device_of_group, devices[tf.newaxis]], axis=0),
         )
         placements = tf.concat([placements, self.policy.placements(inputs, changed)], axis=0)
-        return Proposal(Executed(with_best, moves, changed), placements)
+        return learner.Proposal(Executed(with_best, moves, changed), placements)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         lesson = self._lesson(reward, runtime_s, valid, actions)
@@ -263,7 +262,7 @@ class HdpLearner(PolicyLearner):
             scores = self.policy.score(inputs, actions.drawn, noise)
             loss = self._loss(scores, lesson, actions)
         gradients = tape.gradient(loss, [variables for variables, _ in self._optimizers])
-        apply_gradients(gradients, self._optimizers, self._clip)
+        learner.apply_gradients(gradients, self._optimizers, self._clip)
         if self.policy.has_rows:
             choices = self.inputs.choices
             shape = [self.samples_per_update, *choices.legal.shape]
@@ -279,7 +278,7 @@ class HdpLearner(PolicyLearner):
         if self.changes is not None:
             groups = tf.concat([groups, actions.changed.group_of_unit], axis=0)
             devices = tf.concat([devices, actions.changed.device_of_group[:, 0]], axis=0)
-        self.best.take([groups, devices], executed_times(runtime_s, valid))
+        self.best.take([groups, devices], learner.executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
@@ -307,7 +306,7 @@ class HdpLearner(PolicyLearner):
         drawn = tf.cast(tf.range(samples) < count, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
-        elite = losses.elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
+        elite = learner.elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
         moves_advantage = tf.zeros([0])
         if self.changes is not None:
             executed = actions.moves, runtime_s[count:], valid[count:]
@@ -315,7 +314,7 @@ class HdpLearner(PolicyLearner):
             # The first sample after the policy's own stands for the best plan.
             elite += self.best.known * tf.one_hot(count, samples)
         if config.loss == "cross_entropy":
-            advantage = losses.standardized_advantage(reward, may_teach)
+            advantage = learner.standardized_advantage(reward, may_teach)
         else:
             advantage = self.baseline.advantage(reward, may_teach)
         return Lesson(advantage, may_teach, elite, moves_advantage)
@@ -324,9 +323,9 @@ class HdpLearner(PolicyLearner):
         """Loss of the Placer plus loss of the Grouper."""
         log_prob = tf.reshape(scores.device_log_prob, [-1])
         if self._config.loss == "cross_entropy":
-            loss = losses.cross_entropy_loss(log_prob, lesson.elite)
+            loss = learner.cross_entropy_loss(log_prob, lesson.elite)
         else:
-            loss = losses.reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
+            loss = learner.reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
         if self.changes is not None and self._config.regroup_after:
             # Each move is worth its gain.
             group_log_prob = self.changes.log_prob(scores.network_logits, actions.moves)
@@ -336,7 +335,7 @@ class HdpLearner(PolicyLearner):
             group_log_prob = scores.group_log_prob
             taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
             advantage = tf.reduce_mean(taught, axis=1)
-        return loss + losses.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
+        return loss + learner.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
 
 
 SPEC = MethodSpec(
@@ -347,5 +346,5 @@ SPEC = MethodSpec(
     config=HdpConfig,
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": 6, "features": FEATURES_VERSION},
+    versions=VERSIONS,
 )

@@ -81,11 +81,6 @@ class HdpInputs(NamedTuple):
     group_prior_logits: tf.Tensor  # [U, G'] float32, added to the Grouper's: untrained preferences
     choices: DeviceChoices
 
-    @property
-    def has_choice(self) -> tf.Tensor:
-        """[U] bool."""
-        return self.class_of_unit >= 0
-
 
 def hdp_start(
     problem: Problem, config: HdpConfig, plans: np.ndarray, simulate: Callable[..., Any]
@@ -236,6 +231,9 @@ class FeedForwardGrouper(snt.Module):
         self._logits.b.assign(factor * self._logits.b)
 
 
+VERSIONS = {"network": 6, "features": features.FEATURES_VERSION}
+
+
 class HdpPolicy(snt.Module):
     """p(groups) p(devices | groups) over the legal placements of any problem.
 
@@ -279,7 +277,7 @@ class HdpPolicy(snt.Module):
         seeds = tf.random.split(seed, 2)
         network, logits = self._group_logits(inputs, noise)
         drawn = masked.draw_each(logits, 1, seeds[0])
-        group_of_unit = tf.where(inputs.has_choice, drawn, inputs.class_of_group.shape[0])
+        group_of_unit = tf.where(inputs.class_of_unit >= 0, drawn, inputs.class_of_group.shape[0])
         decoded = self.placer.sample(
             group_embeddings(inputs, group_of_unit, self.num_groups),
             inputs.choices,
@@ -301,7 +299,7 @@ class HdpPolicy(snt.Module):
         """[M * K, U] int32 devices: the group's, or the only legal one."""
         device_of_group = tf.pad(actions.device_of_group, [[0, 0], [0, 0], [0, 1]])
         device = tf.gather(device_of_group, actions.group_of_unit, axis=2, batch_dims=1)  # [M, K, U]
-        device = tf.where(inputs.has_choice, device, inputs.only_device)
+        device = tf.where(inputs.class_of_unit >= 0, device, inputs.only_device)
         return tf.reshape(device, [-1, device.shape[2]])
 
     def _group_logits(self, inputs: HdpInputs, noise: Noise) -> tuple[tf.Tensor, tf.Tensor]:
@@ -316,8 +314,8 @@ def _scores(
     inputs: HdpInputs, network: tf.Tensor, logits: tf.Tensor, group_of_unit: tf.Tensor, decoded: Decoded
 ) -> Scores:
     """Units with nothing to decide add nothing to the log-probability."""
-    decides = tf.cast(inputs.has_choice, tf.float32)
-    chosen = tf.where(inputs.has_choice, group_of_unit, 0)
+    has_choice = inputs.class_of_unit >= 0
+    decides, chosen = tf.cast(has_choice, tf.float32), tf.where(has_choice, group_of_unit, 0)
     log_p = tf.gather(tf.nn.log_softmax(logits), tf.transpose(chosen), batch_dims=1)  # [U, M]
     return Scores(
         group_log_prob=tf.linalg.matvec(log_p, decides, transpose_a=True),

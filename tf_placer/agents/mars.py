@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents import features, losses
-from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, adam, descend, executed_times
+from tf_placer.agents import features, learner
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, unit_groups
-from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss, mixed_up
+from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
 
@@ -212,7 +211,7 @@ class MarsStudent(snt.Module):
         self._learning_rate = config.pretrain_rate
         self._step_length = tf.Variable(config.pretrain_rate, trainable=False, name="step_length")
         trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
-        self._optimizer = adam(self._step_length, trained)
+        self._optimizer = learner.adam(self._step_length, trained)
         self._seed = tf.constant([seed, 0xD61], tf.int32)
         self.iterations = tf.Variable(0, trainable=False, name="iterations")
 
@@ -226,7 +225,7 @@ class MarsStudent(snt.Module):
         seed = tf.random.fold_in(self._seed, self.iterations)
         self._step_length.assign(self._learning_rate * rate)
         trained = (*self.policy.trainable_variables, *self._discriminator.trainable_variables)
-        loss = descend(lambda: infomax_loss(self.logits(lesson, seed)), [(trained, self._optimizer)])
+        loss = learner.descend(lambda: infomax_loss(self.logits(lesson, seed)), [(trained, self._optimizer)])
         self.iterations.assign_add(1)
         return loss
 
@@ -235,13 +234,12 @@ class MarsStudent(snt.Module):
         """The loss without a step, with a shuffle that no step has: steps count from 0 up."""
         return infomax_loss(self.logits(lesson, tf.random.fold_in(self._seed, -1)))
 
-    def review(self, lessons: Sequence[features.GraphInputs]) -> None:
-        """Nothing: each step has changed the policy."""
-
     def logits(self, graph: features.GraphInputs, seed: tf.Tensor) -> tf.Tensor:
         """[2, U] that units belong to the graph, of the graph and of its shuffle."""
         columns = self.policy.columns(graph)
-        both = (columns, mixed_up(columns, seed))
+        # Each node gets the columns of some node, and edges stay.
+        order = tf.random.experimental.stateless_shuffle(tf.range(tf.shape(columns)[0]), seed)
+        both = (columns, tf.gather(columns, order))
         return self._discriminator(*(self.policy.encode(units, graph) for units in both))
 
 
@@ -252,7 +250,7 @@ class Executed(NamedTuple):
     log_prob: tf.Tensor
 
 
-class MarsLearner(PolicyLearner):
+class MarsLearner(learner.PolicyLearner):
     """Trains a ``MarsPolicy`` on one problem (Lan et al. 2021, section 3).
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
@@ -261,7 +259,7 @@ class MarsLearner(PolicyLearner):
     the best plans so far. Before the first proposal the encoder is pre-trained on the graph itself.
     """
 
-    def __init__(self, problem: Problem, config: MarsConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: MarsConfig, warm_start: learner.WarmStart, seed: int):
         groups = mars_groups(problem, config)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = mars_inputs(problem, groups, start, config, seed)
@@ -279,23 +277,23 @@ class MarsLearner(PolicyLearner):
         self.groups = tf.Variable(policy.embed(inputs)[:stored], trainable=False, name="groups")
         trained = policy if self._is_paper else policy.placer
         self._trains((trained.trainable_variables, config.learning_rate), clip=config.gradient_clip)
-        self.baseline = losses.MovingAverageBaseline(config.baseline_decay)
-        self.best = Best(start, count=config.elites)
+        self.baseline = learner.MovingAverageBaseline(config.baseline_decay)
+        self.best = learner.Best(start, count=config.elites)
 
-    def _draw(self, seed: tf.Tensor) -> Proposal:
+    def _draw(self, seed: tf.Tensor) -> learner.Proposal:
         drawn = self._drawn(seed)
         placements = self.policy.placements(self.inputs, drawn.actions[0])
-        return Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
+        return learner.Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
     def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step for each minibatch, which are traced one by one; see ``Learner``."""
+        """Takes an optimizer step for each minibatch, which are traced one by one."""
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        advantage_of = self.baseline.advantage if self._is_paper else losses.standardized_advantage
+        advantage_of = self.baseline.advantage if self._is_paper else learner.standardized_advantage
         advantage = advantage_of(reward, tf.ones_like(reward))
         if self._config.elites:
-            self.best.take([actions.device_of_group], executed_times(runtime_s, valid))
+            self.best.take([actions.device_of_group], learner.executed_times(runtime_s, valid))
         for rows, weight in self._minibatches():
             self._step(*(tf.gather(tensor, rows) for tensor in (*actions, advantage)), weight)
 
@@ -331,7 +329,7 @@ class MarsLearner(PolicyLearner):
     @tf.function(autograph=False)
     def _step(self, *minibatch: tf.Tensor) -> None:
         """One optimizer step; arguments as of ``_loss``."""
-        descend(lambda: self._loss(*minibatch), self._optimizers, self._clip)
+        learner.descend(lambda: self._loss(*minibatch), self._optimizers, self._clip)
 
     def _loss(
         self, actions: tf.Tensor, old_log_prob: tf.Tensor, advantage: tf.Tensor, weight: tf.Tensor
@@ -346,12 +344,12 @@ class MarsLearner(PolicyLearner):
             log_prob, old_log_prob = (
                 tf.reduce_sum(terms, axis=1, keepdims=True) for terms in (log_prob, old_log_prob)
             )
-        loss = losses.ppo_loss(
+        loss = learner.ppo_loss(
             log_prob, old_log_prob, advantage[:, tf.newaxis], weight[:, tf.newaxis], config.clip
         )
         if config.elites:
             plans = tf.reduce_sum(all_log_prob[samples:], axis=1)
-            loss += losses.cross_entropy_loss(plans, self.best.known)
+            loss += learner.cross_entropy_loss(plans, self.best.known)
         entropy = decoded.entropy()[0, :samples] / actions.shape[1]
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
 

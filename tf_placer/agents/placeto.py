@@ -10,16 +10,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents import features
-from tf_placer.agents.learner import (
-    Best,
-    PolicyLearner,
-    Proposal,
-    WarmStart,
-    apply_gradients,
-    summed_gradients,
-)
-from tf_placer.agents.losses import TurnBaseline, discounted_returns
+from tf_placer.agents import features, learner
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import Groups, costliest_ops, op_levels, slack_groups
@@ -468,7 +459,7 @@ class Proposed(NamedTuple):
     row: np.ndarray  # [B, S] int32, number of the proposed placement for each evaluated state
 
 
-class PlacetoLearner(PolicyLearner):
+class PlacetoLearner(learner.PolicyLearner):
     """Trains a ``PlacetoPolicy`` on one problem (Addanki et al. 2019, section 3.3).
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
@@ -477,7 +468,7 @@ class PlacetoLearner(PolicyLearner):
     batch, each distinct placement once.
     """
 
-    def __init__(self, problem: Problem, config: PlacetoConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: PlacetoConfig, warm_start: learner.WarmStart, seed: int):
         graph = group_graph(problem, config.parts)
         plan = graph.groups.best_of(warm_start.plans, warm_start.simulate)
         inputs = placeto_inputs(problem, config, graph, seed)
@@ -485,19 +476,21 @@ class PlacetoLearner(PolicyLearner):
         super().__init__("placeto_learner", policy, config, warm_start, [seed, 0x91ACE], inputs=inputs)
         self._rate = tf.Variable(config.learning_rate, trainable=False, name="rate")
         self._trains((policy.trainable_variables, self._rate), clip=config.gradient_clip)
-        self.best = Best(plan)  # [G] devices where episodes begin
-        self.baseline = TurnBaseline(config.baseline_episodes, len(graph.visited))
+        self.best = learner.Best(plan)  # [G] devices where episodes begin
+        self.baseline = learner.TurnBaseline(config.baseline_episodes, len(graph.visited))
 
-    def propose(self) -> Proposal:
+    def propose(self) -> learner.Proposal:
         """Draws B episodes; the same ones until ``learn`` is called."""
         episodes, states = self._episodes()
         groups = states.shape[2]
         rows, row = np.unique(states.numpy().reshape(-1, groups), axis=0, return_inverse=True)
         placements = tf.gather(tf.constant(rows), self.inputs.group_of_unit, axis=1)
-        return Proposal(Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements)
+        return learner.Proposal(
+            Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements
+        )
 
     def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from step times [B] of episodes; the values of states are not traced; see ``Learner``."""
+        """Learns from step times [B] of episodes; the values of states are not traced."""
         self._learn(actions, runtime_s, valid)
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
@@ -522,7 +515,7 @@ class PlacetoLearner(PolicyLearner):
             self.best.take([tf.reshape(states, [-1, states.shape[2]])], -tf.reshape(value, [-1]))
         gradients = self._gradients(episodes, self._advantage(value), self.policy.trainable_variables)
         self._rate.assign(self._decayed(config.learning_rate))
-        apply_gradients([gradients], self._optimizers, self._clip)
+        learner.apply_gradients([gradients], self._optimizers, self._clip)
 
     def _advantage(self, value: tf.Tensor) -> tf.Tensor:
         """[B, T] of the values of the evaluated states [B, S]."""
@@ -531,7 +524,7 @@ class PlacetoLearner(PolicyLearner):
             rewards = value[:, 1:] - value[:, :-1]  # drops of the time (Addanki et al. 2019)
         else:
             rewards = tf.pad(value, [[0, 0], [self.baseline.returns.shape[1] - 1, 0]])
-        advantage = self.baseline.advantage(discounted_returns(rewards, config.discount))
+        advantage = self.baseline.advantage(learner.discounted_returns(rewards, config.discount))
         if config.preset != "paper":
             advantage /= tf.math.reduce_std(advantage) + 1e-6
         return advantage
@@ -549,7 +542,7 @@ class PlacetoLearner(PolicyLearner):
             taught = tf.transpose(by_turn[first : first + count]) * scores.log_prob
             return -tf.reduce_sum(taught + weight * scores.entropy) / tf.cast(tf.size(advantage), tf.float32)
 
-        return summed_gradients(loss, variables, int(self.inputs.visited.shape[0]), count)
+        return learner.summed_gradients(loss, variables, int(self.inputs.visited.shape[0]), count)
 
     def _decayed(self, start: float) -> tf.Tensor:
         """A number that falls to a tenth over ``decay_updates``."""

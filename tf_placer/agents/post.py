@@ -9,8 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import Best, PolicyLearner, Proposal, WarmStart, executed_times
-from tf_placer.agents.losses import MovingAverageBaseline, adapted_penalty, ppo_loss
+from tf_placer.agents import learner
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
@@ -90,7 +89,7 @@ class PostConfig(Settings):
     exploration: ClassVar[float] = 0.1  # of the paper's preset, at first
 
 
-class PostLearner(PolicyLearner):
+class PostLearner(learner.PolicyLearner):
     """Trains a ``PostPolicy`` on one problem (Gao, Chen & Li 2018, algorithm 1).
 
     After each batch of K samples, several gradient steps on
@@ -101,14 +100,14 @@ class PostLearner(PolicyLearner):
     begins with uniform distributions, whatever the warm start.
     """
 
-    def __init__(self, problem: Problem, config: PostConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: PostConfig, warm_start: learner.WarmStart, seed: int):
         plans = GroupedPlans(problem, config.parts, config.levels, one_kind=True)
         table = PostPolicy(problem.num_devices)
         super().__init__("post_learner", table, config, warm_start, [seed, 0x905], plans=plans)
         self.level = tf.Variable(0, trainable=False, name="level")
         self._is_paper = config.preset == "paper"
-        self.best = Best(problem.everything_on(0))
-        self.baseline = MovingAverageBaseline(_BASELINE_DECAY, normalize=not self._is_paper)
+        self.best = learner.Best(problem.everything_on(0))
+        self.baseline = learner.MovingAverageBaseline(_BASELINE_DECAY, normalize=not self._is_paper)
         self.kl_weight = tf.Variable(1.0 if self._is_paper else 0.0, trainable=False, name="kl_weight")
         # Draws and times since the last cross-entropy step.
         batches = max(config.cross_every, 1)
@@ -122,14 +121,14 @@ class PostLearner(PolicyLearner):
         self.policy.become(table_near(self._legal, None))
         self._clear()
 
-    def propose(self) -> Proposal:
+    def propose(self) -> learner.Proposal:
         """Draws K placements; the same ones until ``learn`` is called."""
         actions = self._drawn(tf.constant(self._legal))
         rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
-        return Proposal(actions, tf.constant(rows))
+        return learner.Proposal(actions, tf.constant(rows))
 
     def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes PPO steps on this batch, and the cross-entropy step when due; see ``Learner``."""
+        """Takes PPO steps on this batch, and the cross-entropy step when due."""
         config, batches = self._config, self.times.shape[0]
         self._learn(actions, tf.convert_to_tensor(runtime_s), valid)
         if config.cross_every and not int(self.updates) % batches:
@@ -152,7 +151,7 @@ class PostLearner(PolicyLearner):
             self._clear()
 
     def _update(self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        times = executed_times(runtime_s, valid).numpy()
+        times = learner.executed_times(runtime_s, valid).numpy()
         if times.min() < float(self.best.runtime_s[0]):
             rows = self._of_problem.plans.rows(int(self.level), actions.numpy())
             self.best.take([tf.constant(rows)], tf.constant(times))
@@ -165,7 +164,9 @@ class PostLearner(PolicyLearner):
             for _ in range(self._config.epochs):
                 divergence = self._proximal_step(legal, actions, advantage, old)
             if self._is_paper:
-                self.kl_weight.assign(adapted_penalty(self.kl_weight, divergence, self._config.kl_target))
+                self.kl_weight.assign(
+                    learner.adapted_penalty(self.kl_weight, divergence, self._config.kl_target)
+                )
 
     @property
     def _legal(self) -> np.ndarray:
@@ -195,7 +196,9 @@ class PostLearner(PolicyLearner):
             if self._is_paper:
                 log_prob, old_log_prob = tf.reduce_sum(log_prob, axis=1), tf.reduce_sum(old_log_prob, axis=1)
                 gain = advantage
-            loss = ppo_loss(log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip or _UNCLIPPED)
+            loss = learner.ppo_loss(
+                log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip or _UNCLIPPED
+            )
             loss += self.kl_weight * self._divergence(legal, old)
         table.assign_sub(config.learning_rate * tape.gradient(loss, table))
         return self._divergence(legal, old)

@@ -9,9 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents import features
-from tf_placer.agents.learner import adam, descend
-from tf_placer.agents.losses import MovingAverageBaseline, reinforce_loss
+from tf_placer.agents import features, learner
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.group_search import GroupedPlans, children, joined
@@ -194,8 +192,10 @@ class RegalLearner(snt.Module):
         self._inputs = regal_inputs(problem, self._plans.level(0))
         self._generator = np.random.default_rng([seed, 0x4E6A])
         self.policy = RegalPolicy(config.hidden, config.rounds, seed)
-        self.optimizer = adam(config.learning_rate, self.policy.trainable_variables)
-        self.baseline = MovingAverageBaseline(config.baseline_decay, normalize=True)
+        self.optimizer = learner.adam(config.learning_rate, self.policy.trainable_variables)
+        self.baseline = learner.MovingAverageBaseline(config.baseline_decay, normalize=True)
+        # All that is learned, for ``state``.
+        self._variables = (*self.policy.variables, *self.optimizer.variables, *self.baseline.variables)
         self._elites = max(1, round(config.elites * config.population))  # plans that live on
         self._runs = 0  # that have ended
         self._reference_s = np.inf  # the best of runs without the policy
@@ -258,10 +258,12 @@ class RegalLearner(snt.Module):
                     choices = self.policy(self._inputs)
                     log_prob = score(choices, tf.constant(actions)) / self._legal.size
                     entropy = sum(tf.reduce_mean(masked.entropy(logits)) for logits in choices)
-                    taught = reinforce_loss(log_prob, advantage, tf.ones(len(actions)))
+                    taught = learner.reinforce_loss(log_prob, advantage, tf.ones(len(actions)))
                     return taught - config.entropy_weight * entropy
 
-                descend(loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip)
+                learner.descend(
+                    loss, [(self.policy.trainable_variables, self.optimizer)], config.gradient_clip
+                )
             self._begin()
 
     def draw(self, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -284,7 +286,7 @@ class RegalLearner(snt.Module):
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""
-        variables = {f"variable.{i}": np.asarray(weight.numpy()) for i, weight in enumerate(self._kept())}
+        variables = {f"variable.{i}": np.asarray(weight.numpy()) for i, weight in enumerate(self._variables)}
         run = {name: getattr(self, f"_{name}") for name in (*_NUMBERS, *_ARRAYS)}
         return {**run, "generator": self._generator.bit_generator.state, **variables}
 
@@ -295,12 +297,9 @@ class RegalLearner(snt.Module):
         for name, kind in _ARRAYS.items():
             setattr(self, f"_{name}", np.array(state[name], kind))
         self._generator.bit_generator.state = state["generator"]
-        for i, variable in enumerate(self._kept()):
+        for i, variable in enumerate(self._variables):
             variable.assign(state[f"variable.{i}"])
         self._choices = None
-
-    def _kept(self) -> tuple[tf.Variable, ...]:
-        return (*self.policy.variables, *self.optimizer.variables, *self.baseline.variables)
 
 
 SPEC = MethodSpec(

@@ -9,8 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.learner import PolicyLearner, Proposal, WarmStart
-from tf_placer.agents.losses import elites, reinforce_loss, standardized_advantage
+from tf_placer.agents import learner
 from tf_placer.base import masked
 from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, Groups, JointPlans, expanded, ordered_groups, unit_groups
@@ -93,10 +92,10 @@ class TabularConfig(Settings):
     failing_reward: ClassVar[float] = -10.0
 
 
-class TabularLearner(PolicyLearner):
+class TabularLearner(learner.PolicyLearner):
     """Teaches a ``TabularPolicy`` on one problem; placements that do not run teach REINFORCE alone."""
 
-    def __init__(self, problem: Problem, config: TabularConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: TabularConfig, warm_start: learner.WarmStart, seed: int):
         is_joint = config.tasks != DEVICES
         groups = (ordered_groups if is_joint else unit_groups)(problem, config.num_groups)
         start = groups.best_of(warm_start.plans, warm_start.simulate)
@@ -116,15 +115,17 @@ class TabularLearner(PolicyLearner):
         self._tables = tables
         self._trains((policy.trainable_variables, config.learning_rate))
 
-    def propose(self) -> Proposal:
+    def propose(self) -> learner.Proposal:
         """Draws B plans; the same ones until ``learn`` is called."""
         proposal, joint = super().propose(), self._of_problem.joint
         if not joint.leveled:
             return proposal
         levels = proposal.actions[:, -len(joint.leveled) :]
-        return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
+        return learner.Proposal(
+            proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy())
+        )
 
-    def _draw(self, seed: tf.Tensor) -> Proposal:
+    def _draw(self, seed: tf.Tensor) -> learner.Proposal:
         count, joint, tables = self._config.samples, self._of_problem.joint, self._tables
         if not joint.leveled:
             actions = devices = self.policy.sample(self.inputs, count, seed)  # [B, G']
@@ -137,7 +138,7 @@ class TabularLearner(PolicyLearner):
             start = tf.tile(self._of_problem.start[np.newaxis], [count, 1])
             devices = actions[:, 0] if DEVICES in joint.tasks else start
         placements = expanded(devices, self.inputs.group_of_unit, self.inputs.only_device)
-        return Proposal(actions, placements)
+        return learner.Proposal(actions, placements)
 
     def _by_table(self, actions: tf.Tensor) -> list[tuple[TabularPolicy, TabularInputs, tf.Tensor]]:
         """Each table with its inputs and actions [B, G']."""
@@ -151,7 +152,7 @@ class TabularLearner(PolicyLearner):
         # p <- (1 - a) p + a frequency among the elites, where there are any.
         config = self._config
         count = max(1, round(config.elites * config.samples))
-        elite = elites(reward, tf.cast(valid, tf.float32), count)
+        elite = learner.elites(reward, tf.cast(valid, tf.float32), count)
         weight = elite / tf.maximum(tf.reduce_sum(elite), 1.0)
         for table, inputs, part in self._by_table(actions):
             frequency = tf.einsum("b,bgd->gd", weight, tf.one_hot(part, inputs.legal.shape[1]))
@@ -164,9 +165,9 @@ class TabularLearner(PolicyLearner):
         self, actions: tf.Tensor, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
     ) -> Any:
         weight, parts = tf.ones_like(reward), self._by_table(actions)
-        advantage = standardized_advantage(reward, weight)
+        advantage = learner.standardized_advantage(reward, weight)
         return self._gradients_of(
-            lambda: reinforce_loss(
+            lambda: learner.reinforce_loss(
                 tf.add_n([table.score(*part) for table, *part in parts]), advantage, weight
             )
         )

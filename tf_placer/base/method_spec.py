@@ -105,7 +105,7 @@ class MethodSpec:
     summary: str  # one line with the paper
     # Of a constructive method ``(problem, config, seed) -> rows`` [K, U] int32, all legal; of an
     # improving one ``(problem, config, start [U] or None, seed) -> Method``; of a learned one
-    # ``(problem, config, warm_start, seed) -> Learner``; of one with its own rounds ``(context,
+    # ``(problem, config, warm_start, seed) -> PolicyLearner``; of one with its own rounds ``(context,
     # config) -> rounds``.
     build: Callable[..., Any]
     config: type = NoSettings  # frozen dataclass of its settings; every field has a default

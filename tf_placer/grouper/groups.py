@@ -321,11 +321,7 @@ class LegalityClasses:
     class_of_unit: np.ndarray  # [U] int32; -1 where there is one legal device and so nothing to decide
     # [C, D] bool, at least two devices a row. Where no unit has a choice there is one class of none, on all devices.
     legal: np.ndarray
-
-    @property
-    def units_of_class(self) -> np.ndarray:
-        """[C] int64, how many units each class has."""
-        return np.bincount(self.class_of_unit[self.class_of_unit >= 0], minlength=len(self.legal))
+    units_of_class: np.ndarray  # [C] int64, how many units each class has
 
 
 def legality_classes(allowed: np.ndarray) -> LegalityClasses:
@@ -335,8 +331,10 @@ def legality_classes(allowed: np.ndarray) -> LegalityClasses:
     kept = np.array([row for row in np.argsort(-count, kind="stable") if choice[row]], np.int64)
     class_of_row = np.full(len(rows), -1, np.int32)
     class_of_row[kept] = np.arange(len(kept))
-    legal = rows[kept] if len(kept) else np.ones((1, allowed.shape[1]), bool)
-    return LegalityClasses(class_of_row[row_of_unit.reshape(-1)], legal)
+    class_of_unit = class_of_row[row_of_unit.reshape(-1)]
+    if not len(kept):
+        return LegalityClasses(class_of_unit, np.ones((1, allowed.shape[1]), bool), np.zeros(1, np.int64))
+    return LegalityClasses(class_of_unit, rows[kept], count[kept])
 
 
 def unit_groups(problem: Problem, num_groups: int, kind: str = "slack") -> Groups:

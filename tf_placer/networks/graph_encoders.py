@@ -94,12 +94,6 @@ class DeepGraphInfomax(snt.Module):
         return tf.reduce_sum(stacked * towards, axis=2) + self._bias
 
 
-def mixed_up(features: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Rows [V, F] in another order: each node gets the features of some node, and edges stay."""
-    order = tf.random.experimental.stateless_shuffle(tf.range(tf.shape(features)[0]), seed)
-    return tf.gather(features, order)
-
-
 def infomax_loss(logits: tf.Tensor) -> tf.Tensor:
     """-mean_v (log sigmoid(original logit_v) + log(1 - sigmoid(shuffled logit_v))) / 2, of [2, V]; a scalar."""
     labels = tf.stack([tf.ones_like(logits[0]), tf.zeros_like(logits[1])])

@@ -124,13 +124,15 @@ class _Steps(NamedTuple):
     legal: tf.Tensor  # [S, c, D]
 
 
-def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor) -> tf.Tensor:
+def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor | None = None) -> tf.Tensor:
     """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
 
     Of a query [..., R, H] over a memory [..., S, H]; ``present`` [..., 1, S] bool masks padding.
     """
     score = tf.linalg.matmul(query, memory, transpose_b=True) / memory.shape[-1] ** 0.5
-    return tf.linalg.matmul(tf.nn.softmax(masked.masked(score, present)), memory)
+    if present is not None:
+        score = masked.masked(score, present)
+    return tf.linalg.matmul(tf.nn.softmax(score), memory)
 
 
 class Seq2SeqPlacer(snt.Module):
@@ -359,6 +361,8 @@ class Seq2SeqPlacer(snt.Module):
 
         The queries are of one ``step``, and R is K; or of all steps of each sample, and R is K S.
         """
+        if not self._segment_steps:
+            return attended(query, memory)
         groupings, steps, width = memory.shape
         length, segments = self._segments_of(steps)
         padding = [0, segments * length - steps]

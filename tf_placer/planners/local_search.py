@@ -17,7 +17,7 @@ from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
 from tf_placer.planners.planner import Resumable, Round
 from tf_placer.problem.layers import Layers, layer_of_unit
-from tf_placer.problem.placement import Decisions
+from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem, made_once
 from tf_placer.problem.unit_graph import local_edges, unit_graph
 from tf_placer.transform.split.plans import copies_of_units
@@ -171,8 +171,8 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     return starts
 
 
-_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
-_STATE |= {"late_ns": np.int64, "counts": np.int64}
+CHAINS_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
+CHAINS_STATE |= {"late_ns": np.int64, "counts": np.int64}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -223,21 +223,104 @@ class SimulatedLocalSearch:
 
     def state(self) -> dict[str, Any]:
         """State of every chain."""
-        return chains_state(self._chains)
+        return {name: getattr(self._chains, name) for name in CHAINS_STATE}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave, with as many chains as there were."""
-        self._chains = chains_of(state)
+        self._chains = Chains(**{name: np.array(state[name], kind) for name, kind in CHAINS_STATE.items()})
 
 
-def chains_state(chains: Chains, prefix: str = "") -> dict[str, Any]:
-    """Arrays by name, for ``chains_of``."""
-    return {prefix + name: getattr(chains, name) for name in _STATE}
+_ORDER = 0.6  # share of rounds that change the order; this and what follows was tuned on ten job shops
+_PATH = 0.7  # share of the others that begin on the critical path
+_REMEMBERED = 50  # rounds in the first turn, twice as many in each
+_LONG, _GROWTH = 15, 1.2  # until there are so many for each op, and then
+_MOST_REMEMBERED = 2**16
+_ROUNDS = 20  # of a chain in a turn, for each that is remembered
+_BEHIND = 0.03  # share by which a chain may be slower than the fastest, before it takes that one's plan
+# Shares by which a chain may be slower at first, in long turns.
+_SETBACKS = (0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
+_FITS_NOT = NEVER // 4
 
 
-def chains_of(state: dict[str, Any], prefix: str = "") -> Chains:
-    """Chains as ``chains_state`` gave them."""
-    return Chains(**{name: np.array(state[prefix + name], kind) for name, kind in _STATE.items()})
+class OrderSearch:
+    """Chains of late acceptance that change the order on the critical path, or the devices of a piece.
+
+    Half of the chains keep devices busy at first: of what is ready, the first in the order runs. The others decide
+    sequences, and a device waits for its next op, as in some optimum always (Giffler & Thompson 1960). In turns that
+    get longer each chain goes on from its best plan, or the best of all where that is clearly faster.
+    """
+
+    def __init__(
+        self, start: Decisions, problem: Problem, config: object, begins: object, seed: int, simulator: Any
+    ) -> None:
+        """Begins at a plan of one row; ``config`` and ``begins`` are not looked at."""
+        self._simulator, self._seed = simulator, seed
+        tables = dataclasses.replace(
+            move_tables(problem, LocalSearchConfig()), path_chance=chance(_PATH), order_chance=chance(_ORDER)
+        )
+        self._search = ChainSearch(simulator.orders, tables, problem.cluster.capacity_bytes())
+        start_ns = np.asarray(simulator.schedule(start).start_ns)[0]
+        ranks = ranked(start_ns, np.arange(len(start_ns)))
+        modes = Decisions([start.device_of_unit[0]] * 2, [ranks, ranks - len(ranks)])
+        sum_ns = np.rint(simulator.evaluate(modes).runtime_s * 1e9 * len(simulator.orders))
+        modes_ns = np.nan_to_num(sum_ns, nan=_FITS_NOT).astype(np.int64)
+        chain = np.arange(max(2, len(os.sched_getaffinity(0)))) % 2
+        self._best, self._best_ns = [modes.row(row) for row in chain.tolist()], modes_ns[chain]
+        self._generator = np.random.default_rng(seed)
+        self._turn = 0
+        self._late, self._long = _REMEMBERED, _LONG * problem.num_ops
+        self._made = 0  # in this turn
+        self._chains = Chains.starting(start.device_of_unit, 1, [])
+        self._begin()
+
+    def advance(self, evaluations: int) -> Burst:
+        """Judges so many plans more, all chains together."""
+        remaining, number = evaluations, len(self._best)
+        while remaining:
+            length = number * _ROUNDS * self._late
+            if self._made == length:
+                self._begin()
+                continue
+            count = min(remaining, length - self._made)
+            until = -(-(self._made + count - np.arange(number)) // number)
+            self._chains, _ = self._search.advance(self._chains, until + 1 - self._chains.rounds)
+            self._made += count
+            remaining -= count
+        best_ns = self._chains.best_runtime_ns
+        return Burst(
+            self._chains.best_device_of_unit,
+            np.where(best_ns >= _FITS_NOT, np.inf, best_ns / (1e9 * len(self._simulator.orders))),
+            evaluations,
+            self._chains.best_priority_of_op,
+        )
+
+    def _begin(self) -> None:
+        """The next turn: each chain at its best plan or the best of all, and above."""
+        if self._turn:
+            chains = self._chains
+            rows = zip(chains.best_device_of_unit, chains.best_priority_of_op, strict=True)
+            self._best = [Decisions(device[np.newaxis], order[np.newaxis]) for device, order in rows]
+            self._best_ns = chains.best_runtime_ns.copy()
+            fastest = int(self._best_ns.argmin())
+            self._late = min(int((2 if self._late < self._long else _GROWTH) * self._late), _MOST_REMEMBERED)
+            for chain in np.flatnonzero(self._best_ns > self._best_ns[fastest] * (1 + _BEHIND)).tolist():
+                self._best[chain], self._best_ns[chain] = self._best[fastest], self._best_ns[fastest]
+        setbacks = self._generator.choice(_SETBACKS, len(self._best)) * min(1, self._late / self._long)
+        self._turn, self._made = self._turn + 1, 0
+        number = len(self._best)
+        states = [random_state(self._seed, self._turn * number + chain) for chain in range(number)]
+        best = Decisions.joined(self._best)
+        assert best.priority_of_op is not None
+        late_ns = (self._best_ns * (1 + setbacks)).astype(np.int64)
+        bits = np.array(states, np.uint64).view(np.int64)
+        self._chains = Chains(
+            best.device_of_unit,
+            best.device_of_unit,
+            np.repeat(late_ns[:, np.newaxis], self._late, axis=1),
+            np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1),
+            best.priority_of_op,
+            best.priority_of_op,
+        )
 
 
 class LocalSearch(Resumable):

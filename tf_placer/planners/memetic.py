@@ -181,7 +181,11 @@ class SimulatedMemetic:
         state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
         state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
         if self._turn:
-            state.update(unit=self._level.unit, **local_search.chains_state(self._chains, "chains_"))
+            names = local_search.CHAINS_STATE
+            state |= {
+                "unit": self._level.unit,
+                **{f"chains_{name}": getattr(self._chains, name) for name in names},
+            }
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -191,7 +195,8 @@ class SimulatedMemetic:
         for name, kind in _ARRAYS.items():
             setattr(self, f"_{name}", np.array(state[name], kind))
         if self._turn:
-            self._chains = local_search.chains_of(state, "chains_")
+            kinds = local_search.CHAINS_STATE.items()
+            self._chains = Chains(**{name: np.array(state[f"chains_{name}"], kind) for name, kind in kinds})
             self._level = self._level_of(np.array(state["unit"], np.int32))
 
     def _turn_length(self) -> int:

@@ -7,6 +7,7 @@ what ``WindowModel`` takes besides) and answers each with a line (``WindowModel.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -36,6 +37,7 @@ class WindowModel:
         self._window = window
         self._under = _MOST_NS if under_ns is None else under_ns
         self._model = model = cp_model.CpModel()
+        self._time = functools.partial(model.new_int_var, 0, self._under, "")
         self._devices = range(len(window["capacity"]))
         self._on = [[self._model.new_bool_var("") for _ in self._devices] for _ in window["allowed"]]
         self._start = [self._time() for _ in window["unit"]]
@@ -105,9 +107,6 @@ class WindowModel:
         bound = 0 if self._early else round(solver.best_objective_bound)
         runtime = round(solver.objective_value) if solutions.rows else self._under
         return {"devices": solutions.rows, "bound_ns": max(0, min(bound, self._under)), "runtime_ns": runtime}
-
-    def _time(self) -> cp_model.IntVar:
-        return self._model.new_int_var(0, self._under, "")
 
     def _move_tensors(self) -> None:
         """Each tensor to each device once, one at a time on a channel."""

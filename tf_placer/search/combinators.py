@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.planners.local_search import OrderSearch
 from tf_placer.planners.memetic import SPEC as LEADING
-from tf_placer.planners.order import OrderSearch, priorities, rules_for
+from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
 from tf_placer.search.checkpoint import Checkpoint
@@ -95,9 +96,7 @@ class Portfolio:
     search from coarse to fine gains late, and more as long as it gains much. After that a turn goes to the arm whose
     last one gained most, of equal ones the first; another arm without a gain is asked again after a wait that grows
     each time. Gains are shares of the step time of the best plan so far; an arm that fell behind begins anew there.
-    Where several starts are given an arm begins at those.
-
-    With a budget of evaluations nothing here depends on the clock.
+    Where several starts are given an arm begins at those. With a budget of evaluations nothing depends on the clock.
     """
 
     def __init__(self, members: Sequence[MethodSpec], config: PortfolioConfig, context: Context) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import Learner, WarmStart
+from tf_placer.agents.learner import PolicyLearner, WarmStart
 from tf_placer.base.method_spec import Kind, MethodSpec, Role
 from tf_placer.evaluation.simulated import Evaluator, SimulatedEvaluator, Status, simulator_beside
 from tf_placer.grouper.memory_repair import repairs
@@ -158,7 +158,7 @@ def evaluated(context: Context, plans: np.ndarray | tf.Tensor | Decisions) -> Ro
     return Round(decisions, measurement.runtime_s, measurement.status == Status.OK)
 
 
-def _taught(learner: Learner, context: Context) -> Iterator[Round]:
+def _taught(learner: PolicyLearner, context: Context) -> Iterator[Round]:
     """Rounds of a learner, whose state is in variables."""
     while True:
         actions, placements = learner.propose()

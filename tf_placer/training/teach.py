@@ -50,7 +50,8 @@ class Student(Protocol):
         loss = student.learn(lesson, tf.constant(1.0))
 
     Draws of a step depend on the seed and the count of steps alone: a student with restored
-    variables continues as the saved one would have.
+    variables continues as the saved one would have. ``review(lessons)`` is optional: it ends an epoch, in which each
+    of the lessons was learned once.
     """
 
     policy: snt.Module  # what is taught
@@ -67,9 +68,6 @@ class Student(Protocol):
 
     def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
         """Takes one step, of ``rate`` (scalar float32) times the learning rate; returns the previous loss."""
-
-    def review(self, lessons: Sequence[Any]) -> None:
-        """Ends an epoch, in which each of the lessons was learned once."""
 
     def loss_of(self, lesson: Any) -> tf.Tensor:
         """Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time."""
@@ -117,7 +115,8 @@ def teach(
             share = 0.5 * (1 + math.cos(math.pi * (number - 1) / epochs))
             rate = tf.constant(_SHORTEST + (1 - _SHORTEST) * share)
             loss = float(np.mean([float(student.learn(lessons[place], rate)) for place in order]))
-            student.review(lessons)
+            if hasattr(student, "review"):
+                student.review(lessons)
             unseen = [float(student.loss_of(lesson)) for lesson in held_out]
             history.append(Epoch(number, loss, float(np.mean(unseen)) if unseen else math.nan))
             saved.save(number, state, last=number == last_epoch)

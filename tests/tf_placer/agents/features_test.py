@@ -280,7 +280,7 @@ def test_the_columns_cover_the_width_once(columns, width):
 
 def test_a_preset_by_hand():
     cluster = Cluster.preset("k40x2")
-    rows = device_features(cluster)
+    rows = device_features(problem_of([1], [], cluster=cluster))
     gpu, _, cpu = cluster.devices
     assert rows.shape == (3, DEVICE_WIDTH) and rows.dtype == np.float32
     column = {name: rows[:, columns] for name, columns in DEVICE_COLUMNS.items()}
@@ -294,18 +294,19 @@ def test_a_preset_by_hand():
     np.testing.assert_allclose(column["streams"][:, 0], [0, 0, math.log2(cpu.streams) / 4], rtol=1e-5)
     # The two GPUs are alike, and numbered behind all CPUs.
     np.testing.assert_array_equal(rows[0], rows[1])
-    assert device_numbers(cluster).tolist() == [64, 65, 0]
+    assert device_numbers(problem_of([1], [], cluster=cluster)).tolist() == [64, 65, 0]
 
 
 def test_the_most_devices_have_a_number_each():
     cluster = small_cluster(64)
-    assert len(np.unique(device_features(cluster), axis=0)) == 1
-    assert device_numbers(cluster).tolist() == list(range(64, DEVICE_NUMBERS))
+    problem = problem_of([1], [], cluster=cluster)
+    assert len(np.unique(device_features(problem), axis=0)) == 1
+    assert device_numbers(problem).tolist() == list(range(64, DEVICE_NUMBERS))
 
 
 def test_one_device_without_links_has_features():
     alone = problem_of([1, 2], [(0, 1)], 5, cluster=small_cluster(1))
-    features, rows = relative_features(alone, unit_graph(alone)), device_features(alone.cluster)
+    features, rows = relative_features(alone, unit_graph(alone)), device_features(alone)
     assert np.isfinite(features).all() and features[0, RELATIVE_COLUMNS["message"]] == 0
     assert np.isfinite(rows).all()
     assert rows[0, DEVICE_COLUMNS["latency"]] == rows[0, DEVICE_COLUMNS["bandwidth"]] == 0

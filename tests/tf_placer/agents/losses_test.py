@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.agents.losses import (
+from tf_placer.agents.learner import (
     MAX_WEIGHT,
     MIN_WEIGHT,
     MovingAverageBaseline,

@@ -25,7 +25,7 @@ class TinyConfig:
 
 
 class TinyLearner(tf.Module):
-    """A ``Learner`` of problems whose units may all be on devices 0 and 1."""
+    """A learner of problems whose units may all be on devices 0 and 1."""
 
     def __init__(self, problem: Problem, config: TinyConfig, warm_start: WarmStart, seed: int) -> None:
         super().__init__()

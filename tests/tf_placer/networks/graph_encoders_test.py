@@ -13,7 +13,6 @@ from tf_placer.networks.graph_encoders import (
     GraphSage,
     SegmentAttention,
     infomax_loss,
-    mixed_up,
     normalized_adjacency,
 )
 
@@ -174,14 +173,6 @@ def test_the_loss_by_hand():
     logits = tf.constant([[log3, 0.0], [-log3, log3]])
     expected = -(math.log(3 / 4) + math.log(1 / 2) + math.log(3 / 4) + math.log(1 / 4)) / 4
     assert float(infomax_loss(logits)) == pytest.approx(expected, rel=1e-6)
-
-
-def test_mixing_up_keeps_all_rows_and_is_a_matter_of_the_seed():
-    features = tf.random.stateless_normal([50, 3], [1, 2])
-    one, same, other = (mixed_up(features, tf.constant([3, seed])).numpy() for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other) and not np.array_equal(one, features)
-    np.testing.assert_array_equal(one[np.lexsort(one.T)], features.numpy()[np.lexsort(features.numpy().T)])
 
 
 K, S, HEADS, W = 3, 3, 2, 5

@@ -11,7 +11,8 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator, search_simulator
 from tf_placer.graph.program import Splitting
 from tf_placer.ops.simulator import simulate
-from tf_placer.planners.order import RULES, OrderSearch, priorities, rules_for
+from tf_placer.planners.local_search import OrderSearch
+from tf_placer.planners.order import RULES, priorities, rules_for
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import simulator_inputs
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, ORDER_RULES, ORDERS

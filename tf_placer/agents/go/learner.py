@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
+from tf_placer.agents import learner
 from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION, with_drawn_numbers
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
@@ -23,17 +23,6 @@ from tf_placer.agents.go.policy import (
     go_inputs,
     go_kind,
 )
-from tf_placer.agents.learner import (
-    Best,
-    PolicyLearner,
-    Proposal,
-    WarmStart,
-    adam,
-    apply_gradients,
-    executed_times,
-    summed_gradients,
-)
-from tf_placer.agents.losses import TrialAverage, elites, ppo_loss, reinforce_loss, standardized_advantage
 from tf_placer.agents.weights import (
     SHIPPED,
     WEIGHTS_REMEDY,
@@ -73,7 +62,7 @@ class Drawn(NamedTuple):
     log_prob: tf.Tensor
 
 
-class GoLearner(PolicyLearner):
+class GoLearner(learner.PolicyLearner):
     """Trains a ``GoPolicy`` on one problem (Zhou et al. 2020, section 3.4).
 
     objective = mean_b sum_decisions min(r A, clip(r) A) + weight * mean entropy,   r = p / old p of each decision
@@ -81,7 +70,7 @@ class GoLearner(PolicyLearner):
     A is the reward less the mean of all earlier trials of the graph, or standardized by batch.
     """
 
-    def __init__(self, problem: Problem, config: GoConfig, warm_start: WarmStart, seed: int):
+    def __init__(self, problem: Problem, config: GoConfig, warm_start: learner.WarmStart, seed: int):
         nodes = ordered_groups(problem, config.most_nodes)
         begin = np.full(nodes.count, NOWHERE, np.int32)
         joint = JointPlans(nodes, tuple(config.tasks.split(",")), config.levels)
@@ -105,12 +94,12 @@ class GoLearner(PolicyLearner):
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
         # Where refinement begins: [V] devices; with further tasks [1 + L, V] devices and levels.
-        self.best = Best(begin)
+        self.best = learner.Best(begin)
         self._begins_taught = bool(config.weights) and (self._decides_devices or self._levels_are_taught)
-        self.baseline = TrialAverage()
+        self.baseline = learner.TrialAverage()
         self._chunk = chunk_of(config, nodes.count)
 
-    def propose(self) -> Proposal:
+    def propose(self) -> learner.Proposal:
         """Draws B placements; the same ones until ``learn`` is called."""
         # Taught placements are not traced: they are needed once.
         proposal = self._taught() if self._begins_taught and not int(self.updates) else self._refined()
@@ -118,10 +107,12 @@ class GoLearner(PolicyLearner):
         if not joint.leveled:
             return proposal
         levels = self.policy.state(proposal.actions.chain)[:, 1:]
-        return Proposal(proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy()))
+        return learner.Proposal(
+            proposal.actions, joint.decisions(proposal.placements.numpy(), levels.numpy())
+        )
 
     @tf.function(autograph=False)
-    def _refined(self) -> Proposal:
+    def _refined(self) -> learner.Proposal:
         """Draws chains from where refinement begins."""
         config, (begin,) = self._config, self.best.fastest
 
@@ -138,14 +129,14 @@ class GoLearner(PolicyLearner):
             steps, log_prob = (tf.reshape(chunk, shape) for chunk in chunks)
         return self._proposal(steps, log_prob)
 
-    def _proposal(self, steps: tf.Tensor, log_prob: tf.Tensor) -> Proposal:
+    def _proposal(self, steps: tf.Tensor, log_prob: tf.Tensor) -> learner.Proposal:
         """Proposal of chains with steps [B, T + L, V]; the first chain of all stays at the beginning."""
         (begin,) = self.best.fastest
         stands = self.policy.unfolded(begin[tf.newaxis])
         chain = Chain(begin, tf.where(self._is_begin()[:, tf.newaxis, tf.newaxis], stands, steps))
         state = self.policy.state(chain)
         devices = state[:, 0] if self._of_problem.joint.leveled else state
-        return Proposal(Drawn(chain, log_prob), self.inputs.placements(devices))
+        return learner.Proposal(Drawn(chain, log_prob), self.inputs.placements(devices))
 
     def _update(self, actions: Drawn, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         config = self._config
@@ -154,9 +145,9 @@ class GoLearner(PolicyLearner):
         drawn = tf.cast(tf.logical_and(is_chain, tf.logical_not(self._is_begin())), tf.float32)
         advantage = drawn * self.baseline.advantage(reward)
         if config.standardize:
-            advantage = standardized_advantage(reward, drawn)
+            advantage = learner.standardized_advantage(reward, drawn)
         count = max(1, round(config.elite_share * config.rollouts))
-        elite, chain = elites(reward, tf.cast(valid, tf.float32), count), actions.chain
+        elite, chain = learner.elites(reward, tf.cast(valid, tf.float32), count), actions.chain
         lesson = (chain.steps, actions.log_prob, advantage, elite)
         size = config.rollouts // config.minibatches
 
@@ -168,13 +159,13 @@ class GoLearner(PolicyLearner):
             rows = order[part * size : (part + 1) * size]
             minibatch = [tf.gather(tensor, rows) for tensor in lesson]
             gradients = self._gradients(chain.begin, minibatch, size)
-            apply_gradients([gradients], self._optimizers, self._clip)
+            learner.apply_gradients([gradients], self._optimizers, self._clip)
             return (number + 1,)
 
         total = config.epochs * config.minibatches
         tf.while_loop(lambda number: number < total, step, (tf.constant(0),), parallel_iterations=1)
         if config.begin == "best":
-            self.best.take([self.policy.state(chain)], executed_times(runtime_s, valid))
+            self.best.take([self.policy.state(chain)], learner.executed_times(runtime_s, valid))
 
     @tf.function(autograph=False)
     def entropy(self) -> tf.Tensor:
@@ -197,7 +188,7 @@ class GoLearner(PolicyLearner):
         is_first = tf.range(self._config.rollouts) == 0
         return tf.logical_and(is_first, tf.logical_and(self._config.begin == "best", self.updates == 0))
 
-    def _taught(self) -> Proposal:
+    def _taught(self) -> learner.Proposal:
         """Proposal by taught weights: the likeliest placement, then draws."""
         count, seed = self._config.rollouts, self._now()
         (begin,) = self.best.fastest
@@ -226,7 +217,7 @@ class GoLearner(PolicyLearner):
             steps, *terms = (tensor[first : first + chunk] for tensor in lesson)
             return self._loss(Chain(begin, steps), *terms) * (chunk / size)
 
-        return summed_gradients(loss, self.policy.trainable_variables, size, chunk)
+        return learner.summed_gradients(loss, self.policy.trainable_variables, size, chunk)
 
     def _loss(
         self, chain: Chain, old_log_prob: tf.Tensor, advantage: tf.Tensor, elite: tf.Tensor
@@ -235,9 +226,11 @@ class GoLearner(PolicyLearner):
         config = self._config
         scores = self.policy.score(self.inputs, chain, **self._turn())
         gain = advantage[:, tf.newaxis, tf.newaxis]
-        loss = ppo_loss(scores.log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip)
+        loss = learner.ppo_loss(scores.log_prob, old_log_prob, gain, tf.ones_like(gain), config.clip)
         if config.elite_share:
-            loss += reinforce_loss(tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite, tf.ones_like(elite))
+            loss += learner.reinforce_loss(
+                tf.reduce_sum(scores.log_prob, axis=[1, 2]), elite, tf.ones_like(elite)
+            )
         return loss - config.entropy * tf.reduce_mean(scores.entropy)
 
 
@@ -285,7 +278,7 @@ class GoStudent(snt.Module):
         self._placement = placement_of(self.policy)
         self._seed = tf.constant([seed, 0x57D], tf.int32)
         self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
-        self._optimizer = adam(self._step_length, self.policy.trainable_variables)
+        self._optimizer = learner.adam(self._step_length, self.policy.trainable_variables)
         self.updates = tf.Variable(0, trainable=False, name="updates")
 
     def groups_of(self, problem: Problem) -> np.ndarray:
@@ -313,7 +306,7 @@ class GoStudent(snt.Module):
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
         self._step_length.assign(self._config.learning_rate * rate)
-        apply_gradients([gradients], [(variables, self._optimizer)], _TEACHING_CLIP)
+        learner.apply_gradients([gradients], [(variables, self._optimizer)], _TEACHING_CLIP)
         self.updates.assign_add(1)
         return loss
 
@@ -321,9 +314,6 @@ class GoStudent(snt.Module):
     def loss_of(self, lesson: GoLesson) -> tf.Tensor:
         """The loss without a step, always with the same parts missing."""
         return self._loss(lesson, tf.random.fold_in(self._seed, -1))
-
-    def review(self, lessons: Sequence[GoLesson]) -> None:
-        """Nothing: each step has changed the policy."""
 
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
         """Mean over the tasks."""

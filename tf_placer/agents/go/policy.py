@@ -478,7 +478,7 @@ class MultiTaskPolicy(snt.Module):
     def score_levels(
         self, inputs: GoInputs, begin: tf.Tensor, state: tf.Tensor, encoded: Encoded | None = None
     ) -> Scores:
-        """[B, L, V] of the levels in states [B, 1 + L, V]; ``begin`` has those of a task before it is decided."""
+        """[B, L, V] of the levels in states [B, 1 + L, V]; ``begin`` has a task's before they are decided."""
         encoded = self.placement.encode(inputs) if encoded is None else encoded
         # All tasks at once, as additional samples.
         before = [_before(begin, state, task) for task in range(len(self._tasks))]

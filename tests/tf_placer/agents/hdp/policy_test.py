@@ -21,7 +21,7 @@ from tf_placer.agents.hdp_policy import (
     hdp_inputs,
     hdp_start,
 )
-from tf_placer.agents.losses import reinforce_loss
+from tf_placer.agents.learner import reinforce_loss
 from tf_placer.base import masked
 from tf_placer.grouper.groups import unit_groups
 
