@@ -27,12 +27,7 @@ def outcome(inputs, *device_of_unit):
     """(runtime, peaks, starts, ends) of one placement, after the reference has confirmed them."""
     placement = np.array([device_of_unit], np.int32)
     step = simulate(inputs, placement, with_schedule=True)
-    result = (
-        int(step.runtime_ns[0]),
-        step.peak_bytes.numpy()[0].tolist(),
-        step.start_ns.numpy()[0].tolist(),
-        step.end_ns.numpy()[0].tolist(),
-    )
+    result = tuple(field.numpy()[0].tolist() for field in step[:4])
     assert result == tuple(reference_simulate(inputs, placement[0]))[:4]
     return result
 

@@ -227,9 +227,7 @@ def test_what_is_moved_or_may_wait_takes_no_edge():
 def test_the_edges_of_a_plan_are_found_once(monkeypatch):
     plan = random_plan(0)
     edges, runs = order_edges(plan), []
-    monkeypatch.setattr(
-        order, "simulate", lambda *given, **how: runs.append(given) or simulate(*given, **how)
-    )
+    monkeypatch.setattr(order, "simulate", lambda *given, **how: runs.append(how) or simulate(*given, **how))
     assert order_edges(dataclasses.replace(plan)).tolist() == edges.tolist() and not runs
     order_edges(Placement(plan.problem, plan.device_of_unit, plan.priority_of_op[::-1]))
     slower = dataclasses.replace(plan.problem, compute_ns=plan.problem.compute_ns + 1)
