@@ -191,7 +191,8 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             ILLEGAL.
           WorkerError: the workers cannot be started at all.
         """
-        attempts = [self._evaluate_one(plan) for plan in self._plans(device_of_unit)]
+        plans = decisions_of(device_of_unit, self.problem)
+        attempts = [self._evaluate_one(plans.row(i)) for i in range(len(plans))]
         step_s = [attempt.value for attempt in attempts]
         times_s = [reported_s(steps, self._config) if steps else (math.nan, math.nan) for steps in step_s]
         names = [device.name for device in self.problem.cluster.devices]
@@ -315,7 +316,8 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
         extra = arguments.items_of(
             "beside", beside, GraphProgram, "give what RuntimeEvaluator.program returns"
         )
-        programs = [*(self.program(plan, is_call) for plan in self._plans(device_of_unit)), *extra]
+        plans = decisions_of(device_of_unit, self.problem)
+        programs = [*(self.program(plans.row(i), is_call) for i in range(len(plans))), *extra]
         if not programs:
             raise InputError("device_of_unit has no placement; give at least one to race")
         return programs
@@ -475,10 +477,6 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
         if isinstance(device_of_unit, Decisions):
             return Placement.from_decisions(self.problem, device_of_unit)
         return Placement(self.problem, device_of_unit)
-
-    def _plans(self, device_of_unit: np.ndarray | Decisions) -> list[Decisions]:
-        decisions = decisions_of(device_of_unit, self.problem)
-        return [decisions.row(i) for i in range(len(decisions))]
 
 
 def check_can_be_timed(item: Item, problem: Problem) -> None:

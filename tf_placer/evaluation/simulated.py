@@ -15,7 +15,7 @@ from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
 from tf_placer.base.quantities import milliseconds
 from tf_placer.costs.formulas import MEASURED, Spreads, WorkClass
-from tf_placer.ops.simulator import Schedule, SimulatorInputs, simulate, simulate_schedule
+from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
 from tf_placer.problem.problem import Problem, simulator_inputs
 from tf_placer.transform.fusion import fused_plan
@@ -173,7 +173,7 @@ class SimulatedEvaluator:
           InputError: wrong shape or type, or clusters; eagerly also a missing device.
         """
         decisions = self._known(device_of_unit)
-        runtime_ns, peak_bytes = simulate(self.inputs, decisions.device_of_unit, decisions.priority_of_op)
+        runtime_ns, peak_bytes, *_ = simulate(self.inputs, decisions.device_of_unit, decisions.priority_of_op)
         return SimulatedTimes(
             runtime_s=tf.cast(runtime_ns, tf.float64) / 1e9,
             peak_bytes=peak_bytes,
@@ -205,14 +205,13 @@ class SimulatedEvaluator:
         devices = np.where(exists[:, np.newaxis], devices, 0)
         legal = exists & np.all(self.problem.allowed[np.arange(self.problem.num_units), devices], axis=1)
         try:
-            runtime_ns, peak_bytes = (
-                x.numpy() for x in simulate(self.inputs, devices, decisions.priority_of_op)
-            )
+            simulation = simulate(self.inputs, devices, decisions.priority_of_op)
         except tf.errors.InvalidArgumentError as error:
             raise InputError(
                 f"{self.problem.name!r} on cluster {self.problem.cluster.name!r} cannot be simulated: "
                 f"{told(error)}; check shapes, batch size and the cluster's numbers"
             ) from error
+        runtime_ns, peak_bytes = simulation.runtime_ns.numpy(), simulation.peak_bytes.numpy()
         over = np.maximum(peak_bytes - self._capacity_bytes, 0)
         status = np.where(over.any(axis=1), Status.OUT_OF_MEMORY, Status.OK)
         status = np.where(legal, status, Status.ILLEGAL).astype(np.int32)
@@ -229,12 +228,13 @@ class SimulatedEvaluator:
         )
 
     @eagerly()
-    def schedule(self, device_of_unit: np.ndarray | Decisions) -> Schedule:
+    def schedule(self, device_of_unit: np.ndarray | Decisions) -> Simulation:
         """Start and end of each op of placements [B, U], or of the decisions of B plans without clusters."""
         decisions = self._known(device_of_unit)
         for row in np.asarray(decisions.device_of_unit):
             self.problem.check_legal(row)
-        return simulate_schedule(self.inputs, decisions.device_of_unit, decisions.priority_of_op)
+        arrays = decisions.device_of_unit, decisions.priority_of_op
+        return simulate(self.inputs, *arrays, with_schedule=True)
 
     def _known(self, device_of_unit: tf.Tensor | np.ndarray | Decisions) -> Decisions:
         """Decisions without clusters; eagerly, the devices are checked."""

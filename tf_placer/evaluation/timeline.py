@@ -13,7 +13,7 @@ import numpy as np
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.ops.simulator import simulate_step
+from tf_placer.ops.simulator import simulate
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.transform.fusion import fused_plan
@@ -258,7 +258,8 @@ def simulated_timeline(problem: Problem, decisions: np.ndarray | Decisions) -> S
         raise InputError(f"decisions are of {len(plan)} plans; give one, for example decisions.row(0)")
     placement, _ = fused_plan(Placement.from_decisions(problem, plan))
     problem, plan, device_of_op = placement.problem, placement.decisions, placement.device_of_op
-    step = simulate_step(SimulatedEvaluator(problem).inputs, plan.device_of_unit, plan.priority_of_op)
+    inputs = SimulatedEvaluator(problem).inputs
+    step = simulate(inputs, plan.device_of_unit, plan.priority_of_op, with_legs=True)
     leg_start_ns, leg_end_ns = step.leg_start_ns.numpy()[0], step.leg_end_ns.numpy()[0]  # [3, T, D]
     tensor, target = np.nonzero(leg_start_ns[1] >= 0)
     order = np.argsort(leg_start_ns[1, tensor, target], kind="stable")

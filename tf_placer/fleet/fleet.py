@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -205,7 +204,8 @@ class Fleet(contextlib.AbstractContextManager["Fleet"]):
                     del missing[trial.id]
                     self.counts.counted += 1
                     message = f"its machine died or did not answer, {self.config.attempts} times in a row"
-                    yield reply or Reply(trial.id, int(Status.CRASHED), message)
+                    nan, crashed = np.full(1, np.nan), np.array([Status.CRASHED], np.int32)
+                    yield reply or Reply(trial.id, Measurement(nan, None, crashed, (message,), nan))
 
     def _greet(self) -> None:
         """Calls ``hello`` of new and failed machines: an actor that Ray restarts may be on another host."""
@@ -367,19 +367,15 @@ class FleetEvaluator:
             rows[trial_id(self.program.digest, plan, self.fleet.machines)].append(i)
         trials = [Trial(name, plans.row(same[0]), self.program.digest) for name, same in rows.items()]
         for reply in self.fleet.measure(trials, self.program):
-            runtime_s = spread_s = math.nan
-            if reply.runtime_s is not None:
+            measurement = reply.measurement
+            assert measurement is not None  # a trial of a machine that could not measure is sent again
+            if measurement.status[0] == Status.OK:
                 if self.level_s is None:
                     self.level_s = reply.reference_s
-                runtime_s = self.level_s * (reply.runtime_s / reply.reference_s)
-                spread_s = self.level_s * ((reply.spread_s or 0.0) / reply.reference_s)
-            measurement = Measurement(
-                np.array([runtime_s]),
-                None if reply.peak_bytes is None else np.array([reply.peak_bytes], np.int64),
-                np.array([reply.status], np.int32),
-                (reply.message,),
-                np.array([spread_s]),
-            )
+                runtime_s = self.level_s * (measurement.runtime_s / reply.reference_s)
+                spread_s = np.zeros(1) if measurement.spread_s is None else measurement.spread_s
+                spread_s = self.level_s * (spread_s / reply.reference_s)
+                measurement = dataclasses.replace(measurement, runtime_s=runtime_s, spread_s=spread_s)
             for i in rows[reply.trial]:
                 yield i, measurement
 

@@ -23,7 +23,7 @@ import tensorflow as tf
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
-from tf_placer.evaluation.simulated import Status
+from tf_placer.evaluation.simulated import Measurement, Status
 from tf_placer.graph.item import Item, item_bytes, read_item_file
 from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
@@ -101,16 +101,12 @@ class Trial:
     program: str  # digest of its Program
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Reply:
     """Answer of a machine to a trial; a failure of the plan is a status, a failure of the machine an ``error``."""
 
     trial: str  # its id
-    status: int = int(Status.OK)
-    message: str = ""
-    runtime_s: float | None = None  # None where the plan does not run
-    spread_s: float | None = None
-    peak_bytes: tuple[int, ...] | None = None  # [D], as in Measurement
+    measurement: Measurement | None = None  # of the plan, with an ``error`` None
     reference_s: float = 0.0  # moving average of the reference plan's time on the machine
     error: str = ""  # one line where the machine could not measure at all
 
@@ -180,17 +176,7 @@ class Machine:
                     self._plans = 0
         except (InputError, WorkerError) as error:
             return Reply(trial.id, error=" ".join(str(error).split()))
-        is_timed = measurement.status[0] == Status.OK
-        spread_s, peak_bytes = measurement.spread_s, measurement.peak_bytes
-        return Reply(
-            trial.id,
-            int(measurement.status[0]),
-            measurement.messages[0],
-            float(measurement.runtime_s[0]) if is_timed else None,
-            None if spread_s is None or not is_timed else float(spread_s[0]),
-            None if peak_bytes is None else tuple(map(int, peak_bytes[0])),
-            reference_s,
-        )
+        return Reply(trial.id, measurement, reference_s)
 
     @functools.cached_property
     def _cluster(self) -> Cluster:

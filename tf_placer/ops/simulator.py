@@ -113,32 +113,25 @@ class SimulatorInputs:
 
 
 class Simulation(NamedTuple):
-    """What placements cost."""
+    """A step of each placement: what it takes and, where that is asked for, all that happens in it."""
 
     runtime_ns: tf.Tensor  # [B] int64
     peak_bytes: tf.Tensor  # [B, D] int64
-
-
-class SimulatedStep(NamedTuple):
-    """All that happens in a step of each placement. A tensor that crosses is sent, crosses and is received."""
-
-    runtime_ns: tf.Tensor  # [B] int64
-    peak_bytes: tf.Tensor  # [B, D] int64
-    start_ns: tf.Tensor  # [B, N] int64
-    end_ns: tf.Tensor  # [B, N] int64
-    leg_start_ns: tf.Tensor  # [B, 3, T, D] int64, of each tensor to each device; -1 for what does not happen
-    leg_end_ns: tf.Tensor  # [B, 3, T, D] int64
-
-
-class Schedule(NamedTuple):
-    """When each op of each placement starts and ends."""
-
-    start_ns: tf.Tensor  # [B, N] int64
-    end_ns: tf.Tensor  # [B, N] int64
+    # [B, N] int64, of ops; without entries unless asked for
+    start_ns: tf.Tensor
+    end_ns: tf.Tensor
+    # [B, 3, T, D] int64, of each tensor to each device: sent, crossing and received; -1 for what does not happen;
+    # without entries unless asked for
+    leg_start_ns: tf.Tensor
+    leg_end_ns: tf.Tensor
 
 
 def simulate(
-    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
+    inputs: SimulatorInputs,
+    device_of_unit: tf.Tensor,
+    priority_of_op: tf.Tensor | None = None,
+    with_schedule: bool = False,
+    with_legs: bool = False,
 ) -> Simulation:
     """Simulates a batch of placements, on TensorFlow's own threads.
 
@@ -148,46 +141,23 @@ def simulate(
       device_of_unit: [B, U] int32, in [0, D).
       priority_of_op: [B, N] int32, lower runs first among the ready ops of a device; the inputs' own ``priority`` then
         breaks ties only.
+      with_schedule: also when each op starts and ends.
+      with_legs: also that, and what crosses and when: 48 bytes for each tensor, device and placement.
 
     Raises:
       tf.errors.InvalidArgumentError: an array has a wrong shape or value; the message names it.
     """
-    runtime_ns, peak_bytes, *_ = _run(inputs, device_of_unit, priority_of_op, with_schedule=False)
-    return Simulation(runtime_ns, peak_bytes)
-
-
-def simulate_schedule(
-    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
-) -> Schedule:
-    """As ``simulate``, giving the schedule: for reports, and to see why a placement takes its time."""
-    _, _, start_ns, end_ns, *_ = _run(inputs, device_of_unit, priority_of_op, with_schedule=True)
-    return Schedule(start_ns, end_ns)
-
-
-def simulate_step(
-    inputs: SimulatorInputs, device_of_unit: tf.Tensor, priority_of_op: tf.Tensor | None = None
-) -> SimulatedStep:
-    """As ``simulate_schedule``, giving also what crosses and when: 48 bytes for each tensor, device and placement."""
-    return SimulatedStep(*_run(inputs, device_of_unit, priority_of_op, with_schedule=True, with_legs=True))
-
-
-def _run(
-    inputs: SimulatorInputs,
-    device_of_unit: tf.Tensor,
-    priority_of_op: tf.Tensor | None,
-    with_schedule: bool,
-    with_legs: bool = False,
-) -> tuple[tf.Tensor, ...]:
     with tf.device("CPU:0"):
         if priority_of_op is None:
             priority_of_op = tf.zeros([0, inputs.num_ops], tf.int32)
-        return library().tf_placer_simulate_placements(
+        outputs = library().tf_placer_simulate_placements(
             device_of_unit=tf.convert_to_tensor(device_of_unit, tf.int32),
             priority_of_op=tf.convert_to_tensor(priority_of_op, tf.int32),
-            with_schedule=with_schedule,
+            with_schedule=with_schedule or with_legs,
             with_legs=with_legs,
             **inputs.tensors,
         )
+        return Simulation(*outputs)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -141,14 +141,11 @@ class RandomState:
                 names, of_state = {n.name for n in nodes}, {"dtype": tf.int64, "shape": tf.TensorShape([3])}
                 name, shared = fresh_name(f"{node.name}/state", names), f"{self._scope}/{path}".encode()
                 handle = new_node("VarHandleOp", name, (), place, **of_state, shared_name=shared)
-                name, value = (
-                    fresh_name(f"{node.name}/algorithm", names),
-                    tf.make_tensor_proto(_PHILOX, tf.int64),
-                )
+                name = fresh_name(f"{node.name}/algorithm", names)
+                value = tf.make_tensor_proto(_PHILOX, tf.int64)
                 algorithm = new_node("Const", name, (), place, dtype=tf.int64, value=value)
-                ends = (
-                    ("", "") if path == node.name else (":resource:0", ":output:0")
-                )  # in a graph, in a body
+                # Names of outputs in a graph, and in a body.
+                ends = ("", "") if path == node.name else (":resource:0", ":output:0")
                 state = [handle.name + ends[0], algorithm.name + ends[1]]
                 node.input[:] = [*state, *data_inputs(node), *control_inputs(node)]
                 types = ("Tout", "T") if node.op == "RandomUniformInt" else ("dtype", "T")

@@ -24,7 +24,7 @@ from colocation.op_facts import (
 from tf_placer.base.eager import eagerly
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import SHARED
-from tf_placer.ops.simulator import SimulatorInputs, simulate, simulate_step
+from tf_placer.ops.simulator import SimulatorInputs, simulate
 from tf_placer.problem.op_graph import tensor_of_edge, tensor_table
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem, simulator_inputs
@@ -34,7 +34,7 @@ WITHIN = 0.01  # share by which step and peaks with the edges may exceed those w
 
 _NONE = np.zeros((0, 2), np.int32)
 _CRITICAL = 0.05  # share of the step that a critical send can wait at most
-_CROSSES, _IS_RECEIVED = 1, 2  # legs of a transfer (``simulate_step``)
+_CROSSES, _IS_RECEIVED = 1, 2  # legs of a transfer (``Simulation``)
 _REMOVALS = 64  # simulations after the search for the shortest prefix
 _CHUNKS = 8  # stretches of the step that are tried first, half as long after each round
 _SHARES = 4  # of the pairs that are tried where all of them do not keep the step
@@ -81,7 +81,7 @@ def order_edges(placement: Placement, item: Item | None = None) -> np.ndarray:
     def excess(edges: np.ndarray) -> float:
         """Share by which step or peaks exceed what they may, 0 for none."""
         simulation = simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis])
-        runtime_ns, peak_bytes = (value.numpy()[0] for value in simulation)
+        runtime_ns, peak_bytes = simulation.runtime_ns.numpy()[0], simulation.peak_bytes.numpy()[0]
         over = (peak_bytes - most_bytes) / np.maximum(most_bytes, 1)
         return max(float(over.max()), float((runtime_ns - most_ns) / max(most_ns, 1)), 0.0)
 
@@ -166,7 +166,7 @@ class _Step:
     @staticmethod
     def of(placement: Placement, inputs: SimulatorInputs) -> _Step:
         problem, plan = placement.problem, placement.decisions
-        step = simulate_step(inputs, plan.device_of_unit, plan.priority_of_op)
+        step = simulate(inputs, plan.device_of_unit, plan.priority_of_op, with_legs=True)
         start_ns, end_ns, leg_end_ns = (
             value.numpy()[0] for value in (step.start_ns, step.end_ns, step.leg_end_ns)
         )

@@ -38,17 +38,9 @@ class Known:
         if self.error:
             return Reply(trial.id, error=self.error)
         found, reference = (TRUTH.evaluate(one.plain) for one in (trial.plan, program.reference))
-        is_timed = found.status[0] == Status.OK
-        seconds = self.speed * float(found.runtime_s[0]) if is_timed else None
-        return Reply(
-            trial.id,
-            int(found.status[0]),
-            found.messages[0],
-            seconds,
-            seconds and 0.1 * seconds,
-            None,
-            self.speed * float(reference.runtime_s[0]),
-        )
+        runtime_s = self.speed * found.runtime_s
+        found = dataclasses.replace(found, runtime_s=runtime_s, peak_bytes=None, spread_s=0.1 * runtime_s)
+        return Reply(trial.id, found, self.speed * float(reference.runtime_s[0]))
 
 
 @pytest.fixture(autouse=True)

@@ -67,18 +67,22 @@ def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
         RuntimeEvaluator, "evaluate", lambda self, plan: asked.append(plan) or evaluate(self, plan)
     )
     reply = machine.measure(trial_of(program), program)
-    assert (reply.trial, reply.status, reply.error) == ("a trial", Status.OK, "")
-    assert reply.runtime_s > 0 and reply.spread_s >= 0 and reply.reference_s > 0
+    timed = reply.measurement
+    assert (reply.trial, timed.status.tolist(), reply.error) == ("a trial", [Status.OK], "")
+    assert timed.runtime_s[0] > 0 and timed.spread_s[0] >= 0 and reply.reference_s > 0
     assert len(asked) == 3, "the reference twice, the first time for new processes"
     illegal = machine.measure(trial_of(program, device=7), program)
-    assert illegal.status == Status.ILLEGAL and illegal.runtime_s is None and illegal.message
+    refused = illegal.measurement
+    assert refused.status.tolist() == [Status.ILLEGAL] and refused.messages[0]
     assert illegal.reference_s == reply.reference_s and len(asked) == 4
     [loaded] = machine._loaded.values()
     try:
         for pid in loaded.evaluator.worker_pids:
             os.kill(pid, signal.SIGKILL)
         again = machine.measure(trial_of(program), program)
-        assert again.status == Status.OK and not again.error, "fresh processes took the place of those killed"
+        assert again.measurement.status[0] == Status.OK and not again.error, (
+            "fresh processes took the place of those killed"
+        )
         assert len(asked) >= 6 and again.reference_s != reply.reference_s, "the reference was due"
     finally:
         loaded.evaluator.close()
@@ -108,7 +112,7 @@ def test_what_keeps_a_machine_from_measuring_is_an_error(program, monkeypatch):
     real = RuntimeEvaluator.evaluate
     monkeypatch.setattr(RuntimeEvaluator, "evaluate", fails)
     reply = Machine(1).measure(trial_of(program), program)
-    assert reply.error.startswith("the reference plan does not run: ILLEGAL") and reply.runtime_s is None
+    assert reply.error.startswith("the reference plan does not run: ILLEGAL") and reply.measurement is None
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,6 @@ def uses_of(label: int) -> int:
     return ctypes.CDLL(str(plug_in())).tf_placer_uses(label)
 
 
-def reasons() -> list[str]:
-    """Why plans were left out."""
-    text = ctypes.create_string_buffer(4096)
-    ctypes.CDLL(str(plug_in())).tf_placer_said(text, ctypes.c_int64(len(text)))
-    return text.value.decode().splitlines()
-
-
 def step(size: int, name: str = "", transpose: bool = False) -> tf.types.experimental.ConcreteFunction:
     """A traced function of its own: a product, a function that it calls, and an update."""
     weights = tf.Variable(tf.ones([size, size]), name=f"weights{name}")
@@ -125,7 +118,9 @@ def test_a_device_that_is_not_there_leaves_the_function_as_it_is():
     was_placed = is_placed(function, 9)
     loaded().remove(label)
     assert not was_placed
-    assert "GPU:7" in reasons()[-1]
+    reasons = ctypes.create_string_buffer(4096)
+    ctypes.CDLL(str(plug_in())).tf_placer_said(reasons, ctypes.c_int64(len(reasons)))
+    assert b"GPU:7" in reasons.value.splitlines()[-1]
 
 
 def test_order_becomes_control_edges_without_a_cycle():

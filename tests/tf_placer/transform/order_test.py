@@ -13,7 +13,7 @@ from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import Splitting
-from tf_placer.ops.simulator import simulate, simulate_schedule
+from tf_placer.ops.simulator import simulate
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import simulator_inputs
@@ -101,8 +101,10 @@ def test_all_pairs_give_the_whole_schedule_back():
         inputs, decided = simulator_inputs(problem), plan.decisions
         pairs = ordered_pairs(plan)
         ordered = with_edges(inputs, pairs)
-        names = simulate_schedule(inputs, decided.device_of_unit, decided.priority_of_op).start_ns.numpy()[0]
-        found = simulate_schedule(ordered, decided.device_of_unit).start_ns.numpy()[0]
+        names = simulate(
+            inputs, decided.device_of_unit, decided.priority_of_op, with_schedule=True
+        ).start_ns.numpy()[0]
+        found = simulate(ordered, decided.device_of_unit, with_schedule=True).start_ns.numpy()[0]
         assert sorted(found.tolist()) == sorted(names.tolist()), seed
 
 
@@ -225,7 +227,7 @@ def test_what_is_moved_or_may_wait_takes_no_edge():
 def test_the_edges_of_a_plan_are_found_once(monkeypatch):
     plan = random_plan(0)
     edges, runs = order_edges(plan), []
-    monkeypatch.setattr(order, "simulate", lambda *arguments: runs.append(arguments) or simulate(*arguments))
+    monkeypatch.setattr(order, "simulate", lambda *given, **how: runs.append(how) or simulate(*given, **how))
     assert order_edges(dataclasses.replace(plan)).tolist() == edges.tolist() and not runs
     order_edges(Placement(plan.problem, plan.device_of_unit, plan.priority_of_op[::-1]))
     slower = dataclasses.replace(plan.problem, compute_ns=plan.problem.compute_ns + 1)
