@@ -21,11 +21,12 @@ from colocation.op_facts import (
     CALLS,
     LOOPS,
     GraphIndex,
+    alone,
     copy_of,
     data_inputs,
     having,
     index_graph,
-    parse_input,
+    new_node,
     values,
 )
 from colocation.tensorflow_internals import (
@@ -41,7 +42,7 @@ from tf_placer.cluster.cluster import Cluster, Device
 from tf_placer.costs.formulas import POWER, OpView, OpWork, WorkClass, efficiencies, work_of
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, returned_functions, tensor_bytes
-from tf_placer.graph.sizes import OutputSpec, is_handle, keep_callbacks_from_running
+from tf_placer.graph.sizes import OutputSpec, filled, is_handle, keep_callbacks_from_running
 
 _ON_EVERY_DEVICE = having("any_device")
 
@@ -71,6 +72,8 @@ _MAX_ITERATIONS_INPUT = 1
 _SHAPES = frozenset({"Rank", "Shape", "Size"})
 
 Outputs = Sequence[Sequence[OutputSpec]]
+_Tensor = tuple[int, int]  # op, output
+_Body = tuple[GraphIndex, tuple[tuple[OutputSpec, ...], ...], bool]
 
 _PASSES = frozenset({"Identity", "Enter", "Switch"})
 _COMPARES = {"Less": "<", "LessEqual": "<=", "Greater": ">", "GreaterEqual": ">="}
@@ -251,7 +254,13 @@ def _graph_costs(
     launches = (work_class != WorkClass.FREE).astype(np.float64)
     times = [run_time_ns(work_class, flops, num_bytes, tiles, device) for device in cluster.devices]
     compute_ns = np.stack(times, axis=1) if len(works) else np.zeros((0, len(cluster.devices)), np.int64)
-    allowed, on_host = _kernel_tables(index, cluster)
+    allowed = np.zeros((index.num_ops, len(cluster.devices)), bool)
+    on_host = np.zeros_like(allowed)  # where the kernel is CPU code
+    for device_type in sorted({device.type for device in cluster.devices}):
+        columns = [d for d, device in enumerate(cluster.devices) if device.type == device_type]
+        for op, node in enumerate(index.graph_def.node):
+            is_cpu_code = find_kernel(node, device_type)
+            allowed[op, columns], on_host[op, columns] = is_cpu_code is not None, bool(is_cpu_code)
     # The kernels of described hardware and of other machines may be with oneDNN or without.
     has_onednn = cluster.kind in ("local", "logical") and is_onednn_on()
     paired = paired_pools(index)
@@ -272,16 +281,15 @@ def _graph_costs(
         guessed.update(costs.guessed)
         if costs.why_not_on_cpu:
             limited[op] = next(iter(costs.why_not_on_cpu.values()))
-    trips = frame_trips(index, outputs_if_known)
-    if trips.unknown:
-        guessed["LoopCond"] += trips.unknown
+    runs, unknown_trips = frame_trips(index, outputs_if_known)
+    guessed["LoopCond"] += unknown_trips
     # In floats, which do not overflow.
     flops, num_bytes, launches = (
-        np.minimum(amount * trips.runs, _MOST_WORK) for amount in (flops, num_bytes, launches)
+        np.minimum(amount * runs, _MOST_WORK) for amount in (flops, num_bytes, launches)
     )
     # The simulator dispatches an op once.
     fed_ns = np.maximum(launches - 1, 0)[:, np.newaxis] * cluster.dispatch_ns()
-    run_ns = np.maximum(compute_ns * trips.runs[:, np.newaxis], fed_ns)
+    run_ns = np.maximum(compute_ns * runs[:, np.newaxis], fed_ns)
     times_ns = np.minimum(run_ns, LONGEST_NS).astype(np.int64)
     return OpCosts(
         times_ns,
@@ -299,25 +307,10 @@ def op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> 
     for producer, output, consumer, position in index.data_edges.tolist():
         spec = outputs[producer][output]
         if (producer, output) in references.outputs and (consumer, position) not in references.inputs:
-            spec = dataclasses.replace(
-                spec, num_bytes=tensor_bytes(spec.shape, spec.dtype)
-            )  # its value is read
+            # Its value is read.
+            spec = dataclasses.replace(spec, num_bytes=tensor_bytes(spec.shape, spec.dtype))
         inputs[consumer].append(spec)
     return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
-
-
-def _kernel_tables(index: GraphIndex, cluster: Cluster) -> tuple[np.ndarray, np.ndarray]:
-    """Per op and device: [N, D] bool "has a kernel" and [N, D] bool "which is CPU code"."""
-    allowed = np.zeros((index.num_ops, len(cluster.devices)), bool)
-    on_host = np.zeros_like(allowed)
-    for device_type in sorted({device.type for device in cluster.devices}):
-        columns = [d for d, device in enumerate(cluster.devices) if device.type == device_type]
-        for op, node in enumerate(index.graph_def.node):
-            is_cpu_code = find_kernel(node, device_type)
-            if is_cpu_code is not None:
-                allowed[op, columns] = True
-                on_host[op, columns] = is_cpu_code
-    return allowed, on_host
 
 
 def _longest_class(costs: OpCosts) -> int:
@@ -363,9 +356,9 @@ def _call_costs(
 def _function_costs(
     name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
 ) -> OpCosts:
-    body = library.body(name, inputs)
-    costs = _graph_costs(body.index, body.outputs, body.is_shape_known, library, cluster)
-    if body.is_shape_known:
+    index, outputs, is_shape_known = library.body(name, inputs)
+    costs = _graph_costs(index, outputs, is_shape_known, library, cluster)
+    if is_shape_known:
         return costs
     return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})
 
@@ -396,17 +389,17 @@ def trip_count(index: GraphIndex, loop: int, outputs: Outputs | None = None) -> 
     loop that ends early too much; where it is a constant expression, its value is computed. With ``outputs`` [N],
     an op that asks for a shape is a constant.
     """
-    inputs = data_inputs(index.graph_def.node[loop])
+    inputs = index.inputs[loop]
     if len(inputs) <= _MAX_ITERATIONS_INPUT:
         return None
     value = constant_scalar(index, inputs[_MAX_ITERATIONS_INPUT], outputs)
     return value if value is not None and value >= 0 else None
 
 
-def constant_scalar(index: GraphIndex, tensor: str, outputs: Outputs | None = None) -> int | None:
+def constant_scalar(index: GraphIndex, tensor: _Tensor, outputs: Outputs | None = None) -> int | None:
     """Value of an integer scalar that depends on constants only, or None; arguments as ``trip_count``."""
-    _, name, output = parse_input(tensor)
-    nodes = _constant_ancestors(index, index.id_of_name[name], outputs)
+    op, output = tensor
+    nodes = _constant_ancestors(index, op, outputs)
     if nodes is None:
         return None
     graph = tf.Graph()
@@ -414,7 +407,7 @@ def constant_scalar(index: GraphIndex, tensor: str, outputs: Outputs | None = No
         constants = tf.compat.v1.GraphDef(node=nodes)
         keep_callbacks_from_running(constants.node)
         tf.graph_util.import_graph_def(constants, name="")
-        constant = graph.get_tensor_by_name(f"{name}:{output}")
+        constant = graph.get_tensor_by_name(f"{index.names[op]}:{output}")
         if not constant.dtype.is_integer or constant.shape.rank != 0:
             return None
         # Not in a session: nothing of the graph may run.
@@ -435,45 +428,36 @@ def _constant_ancestors(
         op = pending.pop()
         if op in ancestors:
             continue
-        node = copy_of(index.graph_def.node[op])
-        data = data_inputs(node)
+        node, inputs = copy_of(index.graph_def.node[op]), index.inputs[op]
         if node.op in _SHAPES and outputs is not None:
-            _, name, output = parse_input(data[0])
-            spec = outputs[index.id_of_name[name]][output]
+            producer, output = inputs[0]
+            spec = outputs[producer][output]
             if spec.dtype in (tf.resource, tf.variant):
                 return None  # of a handle to rows, a ragged tensor's, nobody says how many there are
             shape = list(spec.shape)
             value = {"Rank": len(shape), "Shape": shape, "Size": int(np.prod(shape))}[node.op]
             dtype = tf.as_dtype(node.attr["out_type"].type) if "out_type" in node.attr else tf.int32
-            node, data = node_def_pb2.NodeDef(name=node.name, op="Const"), []
-            node.attr["dtype"].type = dtype.as_datatype_enum
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(value), dtype))
+            tensor = tf.make_tensor_proto(np.array(value), dtype)
+            node, inputs = new_node("Const", node.name, dtype=dtype, value=tensor), []
         elif node.op == "Enter":
             dtype = node.attr["T"].type
             node.op = "Identity"
             node.attr.clear()
             node.attr["T"].type = dtype
-        if not data and node.op != "Const":
+        if not inputs and node.op != "Const":
             return None
-        node.attr.pop("_class", None)
-        node.input[:] = data
-        ancestors[op] = node
-        pending.extend(index.id_of_name[parse_input(text)[1]] for text in data)
+        ancestors[op] = alone(node, data_inputs(node))
+        pending.extend(producer for producer, _ in inputs)
         if len(ancestors) > _MAX_ANCESTORS:
             return None
     return [ancestors[op] for op in sorted(ancestors)]
 
 
-@dataclasses.dataclass(frozen=True)
-class FrameTrips:
-    """Runs of ops in a step."""
+def frame_trips(index: GraphIndex, outputs: Outputs | None = None) -> tuple[np.ndarray, int]:
+    """Runs of every op in a step, and the number of loops whose count the graph does not say.
 
-    runs: np.ndarray  # [N] float64, of each op; 1 outside of loops and in a loop of unknown count
-    unknown: int  # loops whose count the graph does not say
-
-
-def frame_trips(index: GraphIndex, outputs: Outputs | None = None) -> FrameTrips:
-    """Counts the runs of every op; arguments as ``trip_count``."""
+    [N] float64; 1 outside of loops and in a loop of unknown count. Arguments as ``trip_count``.
+    """
     frames = find_frames(index)
     loops = _Loops(index, frames.frame_of_op, outputs)
     runs = np.ones(len(frames.enter_of_frame))
@@ -482,7 +466,7 @@ def frame_trips(index: GraphIndex, outputs: Outputs | None = None) -> FrameTrips
         count = loops.trips(frame)
         unknown += count is None
         runs[frame] = runs[frames.parent_of_frame[frame]] * (1 if count is None else count)
-    return FrameTrips(runs[np.maximum(frames.frame_of_op, 0)], unknown)
+    return runs[np.maximum(frames.frame_of_op, 0)], unknown
 
 
 class _Loops:
@@ -498,27 +482,30 @@ class _Loops:
         self._condition = {
             frame_of_op[op]: op for op, op_type in enumerate(index.op_types) if op_type == "LoopCond"
         }
-        self._pushed: dict[int, str] = {}  # stack -> what is pushed there
+        self._pushed: dict[int, _Tensor] = {}  # stack -> what is pushed there
         for op, op_type in enumerate(index.op_types):
             if op_type == "StackPushV2":
-                handle, value = self._data(op)[:2]
+                handle, value = index.inputs[op][:2]
                 self._pushed[self._passed(handle)] = value
 
     @functools.cache  # noqa: B019 - lives as long as one call of frame_trips
     def trips(self, frame: int) -> int | None:
         """Iterations of a loop, or None."""
-        return None if frame not in self._condition else self._least(self._data(self._condition[frame])[0])
+        condition = self._condition.get(frame)
+        return None if condition is None else self._least(self._index.inputs[condition][0])
 
-    def _least(self, condition: str) -> int | None:
+    def _least(self, condition: _Tensor) -> int | None:
         """Iterations until a condition does not hold: of several that must, the first."""
         op = self._passed(condition)
         op_type = self._index.op_types[op]
         if op_type == "LogicalAnd":
-            counts = [count for text in self._data(op) if (count := self._least(text)) is not None]
+            counts = [
+                count for tensor in self._index.inputs[op] if (count := self._least(tensor)) is not None
+            ]
             return min(counts, default=None)
         if op_type not in _COMPARES:
             return None
-        counter, limit = self._data(op)
+        counter, limit = self._index.inputs[op]
         sign = _COMPARES[op_type]
         if self._counter(counter) is None:
             counter, sign, limit = limit, _MIRRORED[sign], counter
@@ -533,22 +520,22 @@ class _Loops:
         distance = end - start + (sign in ("<=", ">="))
         return max(0, -(-distance // step))
 
-    def _counter(self, text: str) -> tuple[int, int] | None:
+    def _counter(self, tensor: _Tensor) -> tuple[int, int] | None:
         """Start and increment of a loop variable; None for one that does not count."""
-        merge = self._passed(text)
+        merge = self._passed(tensor)
         if self._index.op_types[merge] != "Merge":
             return None
-        inputs = self._data(merge)
+        inputs = self._index.inputs[merge]
         if len(inputs) != 2:
             return None
-        enter, back = (self._op(a) for a in inputs)
+        enter, back = (op for op, _ in inputs)
         if self._index.op_types[back] != "NextIteration" or self._index.op_types[enter] != "Enter":
             return None
-        added = self._passed(self._data(back)[0])
+        added = self._passed(self._index.inputs[back][0])
         op_type = self._index.op_types[added]
         if op_type not in ("Add", "AddV2", "Sub"):
             return None
-        a, b = self._data(added)
+        a, b = self._index.inputs[added]
         if self._passed(a) != merge:
             a, b = b, a
             if op_type == "Sub":
@@ -558,41 +545,25 @@ class _Loops:
             return None
         return start, -step if op_type == "Sub" else step
 
-    def _value(self, text: str) -> int | None:
+    def _value(self, tensor: _Tensor) -> int | None:
         """Value of a scalar: a constant, or the final count of a loop."""
-        op = self._passed(text)
+        op = self._passed(tensor)
         op_type = self._index.op_types[op]
         if op_type == "Exit":
-            source = self._data(op)[0]
+            source = self._index.inputs[op][0]
             counter, trips = self._counter(source), self.trips(self._frame_of_op[op])
             return None if counter is None or trips is None else counter[0] + counter[1] * trips
         if op_type == "StackPopV2":
-            pushed = self._pushed.get(self._passed(self._data(op)[0]))
+            pushed = self._pushed.get(self._passed(self._index.inputs[op][0]))
             return None if pushed is None else self._value(pushed)
-        return constant_scalar(self._index, text, self._outputs)
+        return constant_scalar(self._index, tensor, self._outputs)
 
-    def _passed(self, text: str) -> int:
+    def _passed(self, tensor: _Tensor) -> int:
         """The op that makes a tensor, past ops that hand tensors on."""
-        op = self._op(text)
+        op, _ = tensor
         while self._index.op_types[op] in _PASSES:
-            op = self._op(self._data(op)[0])
+            op, _ = self._index.inputs[op][0]
         return op
-
-    def _op(self, text: str) -> int:
-        return self._index.id_of_name[parse_input(text)[1]]
-
-    def _data(self, op: int) -> list[str]:
-        return data_inputs(self._index.graph_def.node[op])
-
-
-@dataclasses.dataclass(frozen=True)
-class FunctionBody:
-    """A library function instantiated for the shapes of one call."""
-
-    index: GraphIndex  # its ops; arguments are placeholders
-    # [N] outputs of each op; a dimension that stays unknown counts as 1, a tensor of unknown rank is a scalar
-    outputs: tuple[tuple[OutputSpec, ...], ...]
-    is_shape_known: bool  # the bytes of every output were known
 
 
 class FunctionLibrary:
@@ -604,13 +575,16 @@ class FunctionLibrary:
         self._functions = functions_of(self._library)
         for function in self._library.function:
             keep_callbacks_from_running(function.node_def)
-        self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], FunctionBody] = {}
+        self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], _Body] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._functions
 
-    def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> FunctionBody:
-        """The body of a function called with these inputs."""
+    def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> _Body:
+        """Ops of a function called with these inputs, their outputs, and whether the size of every output was known.
+
+        Arguments are placeholders. A dimension that stays unknown counts as 1, a tensor of unknown rank is a scalar.
+        """
         key = (name, tuple(spec.shape for spec in inputs))
         if key in self._bodies:
             return self._bodies[key]
@@ -628,23 +602,15 @@ class FunctionLibrary:
             graph = self._rebuilt(name, known_shapes)
         index = index_graph(graph.as_graph_def())
         ops = [graph.get_operation_by_name(node_name) for node_name in index.names]
-        body = FunctionBody(
-            index=index,
-            outputs=tuple(
-                tuple(
-                    OutputSpec.of(tuple(1 if size is None else size for size in sizes), tensor.dtype)
-                    for tensor in op.outputs
-                    for sizes in [() if tensor.shape.rank is None else tensor.shape.as_list()]
-                )
-                for op in ops
-            ),
-            # A handle or a list counts 0 bytes whatever its shape.
-            is_shape_known=all(
-                is_handle(tensor) or tensor.shape.is_fully_defined() for op in ops for tensor in op.outputs
-            ),
+        outputs = tuple(
+            tuple(OutputSpec.of(filled(tensor.shape, 1), tensor.dtype) for tensor in op.outputs) for op in ops
         )
-        self._bodies[key] = body
-        return body
+        # A handle or a list counts 0 bytes whatever its shape.
+        is_shape_known = all(
+            is_handle(tensor) or tensor.shape.is_fully_defined() for op in ops for tensor in op.outputs
+        )
+        self._bodies[key] = index, outputs, is_shape_known
+        return self._bodies[key]
 
     def _rebuilt(self, name: str, shapes: list[tf.TensorShape | None]) -> tf.Graph:
         with tf.Graph().as_default():

@@ -188,14 +188,6 @@ DIRECTIONS = ("", "_INPUT_GRADIENT", "_FILTER_GRADIENT")
 
 
 @dataclasses.dataclass(frozen=True)
-class Efficiency:
-    """Shares of ``peak_flops`` and of ``memory_bytes_per_s``, above 0."""
-
-    compute: float
-    memory: float
-
-
-@dataclasses.dataclass(frozen=True)
 class GpuModel:
     """Numbers of one GPU model."""
 
@@ -245,22 +237,21 @@ class Efficiencies:
     multiprocessors: int  # that share the tiles of one op; 0 where tiles cost nothing
 
 
-def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, Efficiency]:
-    """Shares of a GPU's peak rates for each class but ``FREE``."""
-    estimates = entries(WorkClass, "gpu_estimates")
-    shares_of = {work_class: Efficiency(*shares) for work_class, shares in estimates.items()}
+def gpu_efficiencies(model: GpuModel) -> dict[WorkClass, tuple[float, float]]:
+    """Shares of ``peak_flops`` and of ``memory_bytes_per_s`` of a GPU, above 0, for each class but ``FREE``."""
+    shares_of = entries(WorkClass, "gpu_estimates")
     for family, shares in CONVOLUTION_SHARES.items():
         for direction, share, dense in zip(DIRECTIONS, shares, CONVOLUTION_SHARES["1X1"], strict=True):
             compute = min(share, dense) if model.has_tf32 and family.startswith("3X3") else share
             work_class = WorkClass[f"CONVOLUTION_{family}{direction}"]
-            shares_of[work_class] = Efficiency(compute, KIND_MEMORY_SHARES[Kind.CONVOLUTION])
+            shares_of[work_class] = compute, KIND_MEMORY_SHARES[Kind.CONVOLUTION]
     for work_class, share in PRODUCT_SHARES.items():
-        shares_of[work_class] = Efficiency(share, KIND_MEMORY_SHARES[Kind.MATRIX_PRODUCT])
+        shares_of[work_class] = share, KIND_MEMORY_SHARES[Kind.MATRIX_PRODUCT]
     for work_class, share in MEMORY_SHARES.items():
-        shares_of[work_class] = Efficiency(VECTOR_SHARE, share)
+        shares_of[work_class] = VECTOR_SHARE, share
     return {
-        work_class: Efficiency(efficiency.compute * model.compute, efficiency.memory * model.streaming)
-        for work_class, efficiency in shares_of.items()
+        work_class: (compute * model.compute, memory * model.streaming)
+        for work_class, (compute, memory) in shares_of.items()
     }
 
 
@@ -270,14 +261,14 @@ def efficiencies(device_type: str, model: str) -> Efficiencies:
     gpu, launches = GPU_MODELS.get(model, ANY_GPU), LAUNCHES
     if device_type == "CPU":
         gpu, launches = ANY_GPU, 1.0
-        of_kind = {kind: Efficiency(*shares) for kind, shares in entries(Kind, "cpu").items()}
+        of_kind = entries(Kind, "cpu")
         of_class = ((work_class, work_class.kind) for work_class in WorkClass)
         shares_of = {work_class: of_kind[kind] for work_class, kind in of_class if kind in of_kind}
     else:
         shares_of = gpu_efficiencies(gpu)
     compute, memory = (np.ones(max(WorkClass) + 1) for _ in range(2))
-    for work_class, efficiency in shares_of.items():
-        compute[work_class], memory[work_class] = efficiency.compute, efficiency.memory
+    for work_class, shares in shares_of.items():
+        compute[work_class], memory[work_class] = shares
     return Efficiencies(compute, memory, launches, gpu.multiprocessors)
 
 

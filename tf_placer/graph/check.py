@@ -16,7 +16,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 
 from colocation.op_facts import BRANCHES, LOOPS, NEXT_ITERATIONS, num_tensors, op_definition
 from tf_placer.base.arguments import InputError, named
-from tf_placer.graph.program import function_names, functions_of, returned_functions
+from tf_placer.graph.program import direct_calls, functions_of, returned_functions
 
 _Library = Mapping[str, function_pb2.FunctionDef]
 
@@ -65,7 +65,7 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
                     f"node {node.name!r} ({node.op}): function {name!r} takes {arity[0]} tensors and returns "
                     f"{arity[1]}, expected {takes} and {returns}"
                 )
-    called = {name: _called(function.node_def, library) for name, function in library.items()}
+    called = {name: direct_calls(function.node_def, library) for name, function in library.items()}
     size: dict[str, int] = {}  # function -> its nodes with all calls written out
 
     def expand(name: str, callers: tuple[str, ...]) -> None:
@@ -85,15 +85,11 @@ def check_calls(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> Non
 
     for name in library:
         expand(name, ())
-    total = len(nodes) + sum(map(size.__getitem__, _called(nodes, library)))
+    total = len(nodes) + sum(map(size.__getitem__, direct_calls(nodes, library)))
     if total > MAX_NODES:
         raise InputError(
             f"the graph has {total} nodes when its calls are written out; at most {MAX_NODES} can be placed"
         )
-
-
-def _called(nodes: Iterable[node_def_pb2.NodeDef], library: _Library) -> list[str]:
-    return [name for node in nodes for name in function_names(node) if name in library]
 
 
 def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-from colocation.op_facts import ENTERS, alone, data_inputs, having, new_node, parse_input, reached, values
+from colocation.op_facts import ENTERS, alone, data_inputs, having, new_node, reached, values
 from colocation.tensorflow_internals import folded_constant
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import KEPT_BYTES, with_nodes
@@ -109,11 +109,11 @@ class _Checks:
         elif rule == "index":
             is_safe = self._is_in_range(op, int(arguments.partition(",")[0]))
         elif rule in ("known", "settled"):
-            index, inputs = self._item.index, self._item.graph_def.node[op].input
-            positions = list(map(int, arguments.split(",")))
-            producers = [index.id_of_name[parse_input(inputs[position])[1]] for position in positions]
+            index, positions = self._item.index, list(map(int, arguments.split(",")))
+            producers = (index.inputs[op][position][0] for position in positions)
             is_safe = all(index.op_types[producer] == "Const" for producer in producers)
-            if not is_safe and (operation := self._operations.get(op)) is not None:
+            operation = None if is_safe else self._operations.get(op)
+            if operation is not None:
                 is_safe = all(
                     folded_constant(operation.inputs[position]) is not None for position in positions
                 )
@@ -185,12 +185,10 @@ class _Checks:
 
     def _is_in_range(self, op: int, position: int) -> bool:
         """True if proven; otherwise the op stays outside, and its check holds for the ops behind."""
-        index, nodes = self._item.index, self._item.graph_def.node
-        source, at, names = op, position, []
+        index, source, at, names = self._item.index, op, position, []
         while source == op or index.op_types[source] in _SAME_NUMBERS:
-            _, name, output = parse_input(nodes[source].input[at])
-            names.append(f"{name}:{output}")
-            source, at = index.id_of_name[name], 0
+            (source, output), at = index.inputs[source][at], 0
+            names.append(f"{index.names[source]}:{output}")
         may_be_any = index.op_types[source] == "Placeholder" or not self._is_cast_alike(source)
         if not may_be_any or not self._checking.keys().isdisjoint(names):
             least, most = self._range_read(op, position)

@@ -36,9 +36,9 @@ from tf_placer.graph.program import (
     Splitting,
     all_nodes,
     called_functions,
+    direct_calls,
     drawn_value,
     fingerprint,
-    function_names,
     functions_of,
     is_large,
     without_large_constants,
@@ -551,7 +551,7 @@ def _requests(
 ) -> tuple[str, ...]:
     """Devices that a node requests; ``inside`` caches the requests of functions."""
     devices = [node.device] if node.device else []
-    called = [name for name in dict.fromkeys(function_names(node)) if name in library]
+    called = direct_calls([node], library)
     if not called:
         follows_a_variable = takes_special_inputs(node.op) and any(
             dtype == types_pb2.DT_RESOURCE or is_ref(dtype) for dtype in input_types(node)

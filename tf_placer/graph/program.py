@@ -184,14 +184,18 @@ def called_functions(
     ``gradient_of`` names the gradients of functions, where these are needed with them.
     """
 
-    def named(nodes: Iterable[node_def_pb2.NodeDef]) -> list[str]:
-        return [name for node in nodes for name in function_names(node) if name in library]
-
     def following(name: str) -> list[str]:
         gradient = (gradient_of or {}).get(name, "")
-        return [*named(library[name].node_def), *([gradient] if gradient in library else [])]
+        return [*direct_calls(library[name].node_def, library), *([gradient] if gradient in library else [])]
 
-    return reached(named(nodes), following)
+    return reached(direct_calls(nodes, library), following)
+
+
+def direct_calls(
+    nodes: Iterable[node_def_pb2.NodeDef], library: Mapping[str, function_pb2.FunctionDef]
+) -> list[str]:
+    """Returns the functions of a library that nodes name, once for each place."""
+    return [name for node in nodes for name in function_names(node) if name in library]
 
 
 def inlined_bodies(

@@ -332,12 +332,8 @@ def _is_parsed(proto: message.Message, data: bytes, is_text: bool) -> bool:
             text_format.Parse(data.decode(), proto, allow_unknown_field=True)
         else:
             proto.ParseFromString(data)
-    except (
-        message.DecodeError,
-        text_format.ParseError,
-        ValueError,
-    ):  # no text, or a number that a field cannot hold
-        return False
+    except (message.DecodeError, text_format.ParseError, ValueError):
+        return False  # or no text, or a number that the field does not hold
     return True
 
 

@@ -129,7 +129,7 @@ def analytic_problem(item: Item, cluster: Cluster) -> Problem:
             (spec,) = item.outputs[op]
             resident_bytes[units.unit_of_op[op]] += tensor_bytes(spec.shape, spec.dtype)
     if not _HELD.keys().isdisjoint(item.index.op_types):
-        runs = frame_trips(item.index, item.outputs).runs
+        runs, _ = frame_trips(item.index, item.outputs)
         for producer, output, consumer, position in item.index.data_edges.tolist():
             if _HELD.get(item.index.op_types[consumer]) == position:
                 num_bytes = float(runs[consumer]) * item.outputs[producer][output].num_bytes

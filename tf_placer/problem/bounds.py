@@ -59,9 +59,7 @@ def shortage(problem: Problem) -> str | None:
         bound = ~(problem.allowed & ~mask).any(axis=1)
         needed, has = int(resident[bound].sum()), int(capacity[mask].sum())
         if needed > has:
-            names = [
-                device.name for device, inside in zip(problem.cluster.devices, mask, strict=True) if inside
-            ]
+            names = [problem.cluster.devices[d].name for d in np.flatnonzero(mask)]
             where = f"{names[0]} has" if len(names) == 1 else f"{', '.join(names)} have together"
             tenants = "units" if bound.all() else "units that run nowhere else"
             units = np.flatnonzero(bound)
@@ -102,9 +100,8 @@ def bytes_while_running(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     most = np.zeros(problem.allowed.shape, np.int64)
     np.maximum.at(most, problem.unit_of_op, by_device)
     which = np.zeros(problem.allowed.shape, np.int64)
-    for device in range(problem.num_devices):
-        reaches = by_device[:, device] == most[problem.unit_of_op, device]
-        which[problem.unit_of_op[reaches], device] = np.flatnonzero(reaches)
+    ops, devices = np.nonzero(by_device == most[problem.unit_of_op])
+    which[problem.unit_of_op[ops], devices] = ops
     return most, which
 
 
@@ -242,11 +239,8 @@ def shared_work_ns(
     total = weight @ streams
     if total <= 0:
         return 0.0
-    cost = np.where(
-        np.isfinite(work),
-        np.where(np.isfinite(work), work, 0) * weight + sizes[:, np.newaxis] * price,
-        np.inf,
-    )
+    finite = np.isfinite(work)
+    cost = np.where(finite, np.where(finite, work, 0) * weight + sizes[:, np.newaxis] * price, np.inf)
     least = cost.min(axis=1)
     # Off by one part in 10^9 of what is added up, for the rounding of the float sums.
     slip = 1e-9 * (np.abs(least).sum() + price @ room)
@@ -277,18 +271,10 @@ def _prices(
     unit, device = np.nonzero(may)
     columns = np.arange(len(unit))
     at_device = lambda values: scipy.sparse.coo_matrix((values, (device, columns)), (devices, len(unit)))  # noqa: E731
-    upper = scipy.sparse.vstack(
-        [
-            scipy.sparse.hstack([at_device(work[may] / time_scale), -streams[:, np.newaxis]]),
-            scipy.sparse.hstack([at_device(sizes[unit] / byte_scale), np.zeros((devices, 1))]),
-        ]
-    )
-    once = scipy.sparse.hstack(
-        [
-            scipy.sparse.coo_matrix((np.ones(len(unit)), (unit, columns)), (classes, len(unit))),
-            np.zeros((classes, 1)),
-        ]
-    )
+    time, num_bytes = at_device(work[may] / time_scale), at_device(sizes[unit] / byte_scale)
+    upper = scipy.sparse.bmat([[time, -streams[:, np.newaxis]], [num_bytes, None]])
+    # Each class once; the last column is the step's.
+    once = scipy.sparse.coo_matrix((np.ones(len(unit)), (unit, columns)), (classes, len(unit) + 1))
     solved = scipy.optimize.linprog(
         np.append(np.zeros(len(unit)), 1.0),
         A_ub=upper.tocsr(),

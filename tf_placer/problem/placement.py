@@ -139,10 +139,8 @@ class Decisions:
             width = next((value.shape[1] for value in rows if value is not None), None)
             if width is None:
                 continue
-            for i, part in enumerate(
-                decided
-            ):  # what one part does not decide is filled in where another does
-                if rows[i] is None:
+            for i, part in enumerate(decided):
+                if rows[i] is None:  # another part decides it
                     rows[i] = np.full((len(part), width), UNDECIDED[name], np.int32)
             try:
                 values[name] = np.concatenate([np.asarray(value) for value in rows])

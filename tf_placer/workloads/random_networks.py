@@ -19,12 +19,8 @@ _IDS = 16  # that a tower looks up for an example
 _OPERATIONS = ("conv_1", "conv_3", "separable_3", "separable_5", "dilated_3", "max_3", "average_3", "same")
 _CELL_OPS = {"plain": 22, "minimal": 32, "gru": 56, "lstm": 48}  # of a recurrent layer in a step of time
 _ACTIVATIONS = (tf.nn.relu, tf.nn.gelu, tf.nn.silu, tf.tanh)
-_GATES = {
-    "plain": 1,
-    "minimal": 2,
-    "gru": 2,
-    "lstm": 4,
-}  # cell of a recurrent layer -> matrices of its first product
+# Cell of a recurrent layer -> matrices of its first product.
+_GATES = {"plain": 1, "minimal": 2, "gru": 2, "lstm": 4}
 
 
 class Net:

@@ -233,10 +233,10 @@ def test_every_class_of_work_has_a_share_of_every_gpu(model):
     gpu = formulas.GPU_MODELS.get(model, formulas.ANY_GPU)
     of_class = formulas.gpu_efficiencies(gpu)
     assert set(of_class) == set(WorkClass) - {WorkClass.FREE}
-    for work_class, one in of_class.items():
+    for work_class, (compute, memory) in of_class.items():
         # Winograd's algorithm for 3 x 3 does at most 2.25 times fewer multiplications in tiles of 2 x 2, four in 4 x 4.
-        assert 0 < one.compute <= (2.25 if work_class.kind is Kind.CONVOLUTION else 1.25)
-        assert 0 < one.memory <= 1
+        assert 0 < compute <= (2.25 if work_class.kind is Kind.CONVOLUTION else 1.25)
+        assert 0 < memory <= 1
 
 
 def test_every_described_gpu_has_a_row_of_its_own():

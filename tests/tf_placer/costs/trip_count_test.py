@@ -77,9 +77,9 @@ def item_of(name: str) -> Item:
 
 
 def runs(item: Item) -> dict[str, float]:
-    found = frame_trips(item.index, item.outputs)
-    assert found.unknown == 0
-    return dict(zip(item.index.names, found.runs.tolist(), strict=True))
+    counts, unknown = frame_trips(item.index, item.outputs)
+    assert unknown == 0
+    return dict(zip(item.index.names, counts.tolist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_counts_up_and_down(holds, following, start, count):
 def test_a_loop_of_unknown_count_is_one_iteration_and_a_guess(holds, following):
     found = made(lambda: [v1.while_loop(holds, following, [tf.constant(1)], name="loop")])
     item = Item.from_meta_graph(found.meta_graph, found.fetches)
-    trips = frame_trips(item.index, item.outputs)
-    assert trips.unknown == 1
-    assert set(trips.runs) == {1.0}
+    counts, unknown = frame_trips(item.index, item.outputs)
+    assert unknown == 1
+    assert set(counts) == {1.0}
     assert analytic_costs(item, Cluster.preset("k40x2")).guessed["LoopCond"] == 1
 
 
