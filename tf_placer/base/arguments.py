@@ -40,6 +40,7 @@ Text = Annotated[str, Len(1)]
 _Kind = TypeVar("_Kind")
 _NOUNS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 _LIMITS = {Gt: "above {}", Lt: "below {}", Ge: "of at least {}", Le: "of at most {}"}
+_MARKS = {"above": Gt, "below": Lt, "least": Ge, "most": Le}
 _MOST_NAMES = 30  # of a list of all that is known
 _NEAREST = 3
 _SHOWN = ("builtins", "numpy", "pathlib", "tensorflow")  # whose values say what they are
@@ -147,17 +148,9 @@ def number(name: str, value: object, **limits: Any) -> float:
     return float(fit(limited(float, **limits), value, name))
 
 
-def limited(
-    kind: type,
-    above: float | None = None,
-    below: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
-    finite: bool = False,
-) -> Any:
-    """Annotation of a number strictly between ``above`` and ``below``, from ``least`` to ``most``."""
-    bounds = ((Gt, above), (Lt, below), (Ge, least), (Le, most))
-    marks: list[Any] = [mark(limit) for mark, limit in bounds if limit is not None]
+def limited(kind: type, finite: bool = False, **limits: float | None) -> Any:
+    """Annotation of a number strictly between limits ``above`` and ``below``, from ``least`` to ``most``."""
+    marks: list[Any] = [_MARKS[name](limit) for name, limit in limits.items() if limit is not None]
     if kind is float:
         marks.insert(0, FINITE if finite else NOT_NAN)
     return Annotated[(kind, *marks)] if marks else kind

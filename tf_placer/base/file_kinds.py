@@ -81,38 +81,32 @@ def check_kind(flag: str, path: pathlib.Path, said: str) -> None:
 
 def kind_of(path: pathlib.Path) -> Kind | None:
     """Kind of a file by its bytes, or of a folder by its files; None where missing or not recognized."""
-    if path.is_dir():
-        return _kind_of_folder(path)
-    kind = None
-    if path.is_file():  # a pipe can be read only once
-        with contextlib.suppress(OSError):  # its reader reports the error
-            kind = _kind_of_bytes(path.read_bytes())
-    if kind is _MODEL_FILE and path.name in SAVED_MODEL_FILES:
-        return dataclasses.replace(kind, remedy=f"give its folder, --saved_model={path.parent}")
-    return kind
-
-
-def _kind_of_folder(folder: pathlib.Path) -> Kind | None:
+    if not path.is_dir():
+        kind = None
+        if path.is_file():  # a pipe can be read only once
+            with contextlib.suppress(OSError):  # its reader reports the error
+                kind = _kind_of_bytes(path.read_bytes())
+        if kind is _MODEL_FILE and path.name in SAVED_MODEL_FILES:
+            return dataclasses.replace(kind, remedy=f"give its folder, --saved_model={path.parent}")
+        return kind
     for name in SAVED_MODEL_FILES:
-        if (folder / name).is_file():
-            kind = kind_of(folder / name)
+        if (path / name).is_file():
+            kind = kind_of(path / name)
             if kind is None or kind.what == _MODEL_FILE.what:
                 return kind and _MODEL_FOLDER
             remedy = kind.remedy.replace("{}", f"{{}}/{name}")
             return Kind(f"a folder whose {name} is {kind.what}", remedy)
-    files = sorted(folder.glob("*/saved_model.pb*"))
+    files = sorted(path.glob("*/saved_model.pb*"))
     if files:
         remedy = f"give a folder in it that has one, --saved_model={files[-1].parent}"
         return Kind("a folder without a saved_model.pb", remedy)
-    if (folder / "variables" / "variables.index").is_file() or (folder / "keras_metadata.pb").is_file():
-        return Kind(
-            "a SavedModel without its saved_model.pb", "export the model again, and copy the whole folder"
-        )
-    graphs = [file for file in sorted(folder.glob("*.meta")) if kind_of(file) is _META_GRAPH]
+    if (path / "variables" / "variables.index").is_file() or (path / "keras_metadata.pb").is_file():
+        remedy = "export the model again, and copy the whole folder"
+        return Kind("a SavedModel without its saved_model.pb", remedy)
+    graphs = [file for file in sorted(path.glob("*.meta")) if kind_of(file) is _META_GRAPH]
     if graphs:
-        remedy = _AS_GRAPH.replace("{}", str(graphs[-1]))
-        return Kind("a folder of checkpoints and their graphs", remedy)
-    return _CHECKPOINT if any(kind_of(file) is _CHECKPOINT for file in folder.glob("*.index")) else None
+        return Kind("a folder of checkpoints and their graphs", _AS_GRAPH.replace("{}", str(graphs[-1])))
+    return _CHECKPOINT if any(kind_of(file) is _CHECKPOINT for file in path.glob("*.index")) else None
 
 
 def _kind_of_bytes(data: bytes) -> Kind | None:

@@ -154,20 +154,20 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
     ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
     """
     compile_simulator(log)
-    with log.phase(BUILD):
+    with contextlib.ExitStack() as phase:
+        phase.enter_context(log.phase(BUILD))
         if request.source.graph:
             return Form(read_graph_file(request.source.graph).problem(request.cluster))
         if request.cluster.kind == "remote":
             workers_of(request.cluster).start()  # before hours of search, not after
         item, unfit = request.source.item(), None
-        if not (request.is_made_to_fit or request.is_profiled):
-            return _described(request, item, log, check, unfit)
-    if request.is_made_to_fit:
-        with log.phase(RECOMPUTE):
+        if request.is_made_to_fit:
+            phase.close()
+            phase.enter_context(log.phase(RECOMPUTE))
             item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
-            if not request.is_profiled:
-                return _described(request, item, log, check, unfit)
-    with log.phase(PROFILE):
+        if request.is_profiled:
+            phase.close()
+            phase.enter_context(log.phase(PROFILE))
         return _described(request, item, log, check, unfit)
 
 
@@ -193,15 +193,13 @@ def _described(request: Request, item: Item, log: Log, check: Check, unfit: Unfi
         log.console.print(line, soft_wrap=True)
     if request.respect_devices is not None and item.requested_devices:
         asking = len(item.requested_devices)
-        line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; "
-        if not request.respect_devices:
-            line += "they are placed anew, and --respect_devices keeps them there"
-        else:
+        decision = "they are placed anew, and --respect_devices keeps them there"
+        if request.respect_devices:
             requests = with_requested_devices(item, problem, narrowed_units(built, problem))
-            problem = requests.problem
-            line += f"kept there: {requests.num_respected}"
+            problem, decision = requests.problem, f"kept there: {requests.num_respected}"
             if requests.num_dropped:
-                line += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+                decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+        line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
         log.console.print(rich.text.Text(line), soft_wrap=True)
     return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
 

@@ -231,7 +231,8 @@ class _FirstCall:
         args += passed.locals[passed.varargs] if passed.varargs else ()
         by_name = {name: passed.locals[name] for name in passed.args[code.co_argcount :]}
         by_name |= passed.locals[passed.keywords] if passed.keywords else {}
-        bound = _parameters(named).bind(*args, **by_name)
+        signature = inspect.signature(getattr(named, "python_function", named))  # of a tf.function
+        bound = signature.bind(*args, **by_name)
         bound.apply_defaults()
         keywords = tuple(name for name in bound.kwargs if name in by_name)
         self._end((*bound.args, *(by_name[name] for name in keywords)), keywords)
@@ -344,12 +345,8 @@ def _signature(function: Any) -> tuple | None:
     return (tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), structure),)
 
 
-def _parameters(function: Any) -> inspect.Signature:
-    return inspect.signature(function.python_function if isinstance(function, Function) else function)
-
-
 def _needs_no_arguments(function: Any) -> bool:
     if isinstance(function, keras.Model):
         return False
-    parameters = _parameters(function).parameters.values()
+    parameters = inspect.signature(getattr(function, "python_function", function)).parameters.values()
     return all(parameter.default is not parameter.empty for parameter in parameters)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import rich.console
@@ -56,17 +55,6 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     check_writable(out.parent, f"--out={out}")
     student = spec.student(config, options.seed)
 
-    def lessons_of(names: Sequence[str]) -> list[Any]:
-        lessons, folder = [], user_cache_folder() / "lessons"
-        pairs = ((item, cluster) for item in map(workloads.build, names) for cluster in clusters)
-        for item, cluster in pairs:
-            problem = analytic_problem(item, cluster)
-            lesson, plans = lesson_of(student, problem, options.searches, options.evaluations, folder)
-            best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
-            console.print(f"{item.name} on {cluster.name}{best}", soft_wrap=True)
-            lessons.append(lesson)
-        return lessons
-
     def show(epoch: Epoch) -> None:
         held_out = "" if math.isnan(epoch.held_out) else f", {epoch.held_out:.3f} held out"
         line = f"epoch {epoch.number} of {options.epochs}: loss {epoch.loss:.3f}{held_out}"
@@ -84,12 +72,22 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
         log.announce([*compiling(log), finding, teaching])
         compile_simulator(log)
         with log.phase(_LESSONS):
-            lessons, held_out_lessons = lessons_of(options.workloads), lessons_of(options.held_out)
+            lessons, folder = [], user_cache_folder() / "lessons"
+            names = (*options.workloads, *options.held_out)
+            for item, cluster in (
+                (item, cluster) for item in map(workloads.build, names) for cluster in clusters
+            ):
+                problem = analytic_problem(item, cluster)
+                lesson, plans = lesson_of(student, problem, options.searches, options.evaluations, folder)
+                best = "" if plans is None else f": a plan of {milliseconds(plans.runtime_s[0])}"
+                console.print(f"{item.name} on {cluster.name}{best}", soft_wrap=True)
+                lessons.append(lesson)
+            num_taught = len(options.workloads) * len(clusters)
         with log.phase(_TEACHING):
             history = teach(
                 student,
-                lessons,
-                held_out_lessons,
+                lessons[:num_taught],
+                lessons[num_taught:],
                 epochs=options.epochs,
                 seed=options.seed,
                 checkpoint=out.with_name(f"{out.name}.training"),

@@ -66,11 +66,28 @@ class Room:
 
 
 def room_needed(problem: Problem) -> Room | None:
-    """Memory that the step needs of the accelerator that lacks least; None where one holds the step, simulated."""
+    """Memory that the step needs of the accelerator that lacks least; None where one holds the step, simulated.
+
+    A preset that holds it is sought with the op times of this cluster: a device that has none of its type here is like
+    the first one.
+    """
     devices = np.flatnonzero(problem.cluster.accelerators())
     capacity, needed = problem.cluster.capacity_bytes(), device_peaks(problem)[0][devices]
     if (needed <= capacity[devices]).any():
         return None
+    preset, sized = None, list[tuple[int, int, Cluster]]()
+    for cluster in map(Cluster.preset, preset_names()):
+        counted = cluster.accelerators()
+        sized.append((int(cluster.capacity_bytes()[counted].sum()), int(counted.sum()), cluster))
+    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
+    for _, _, cluster in sorted(sized, key=lambda entry: entry[:2]):
+        like = [first.get(device.type, 0) for device in cluster.devices]
+        allowed, compute_ns = problem.allowed[:, like], problem.compute_ns[:, like]
+        allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
+        there = dataclasses.replace(problem, cluster=cluster, compute_ns=compute_ns, allowed=allowed)
+        if (device_peaks(there)[1] <= cluster.capacity_bytes()).all():
+            preset = cluster.name
+            break
     least = int((needed - capacity[devices]).argmin())
     held = problem.resident_bytes + problem.held_bytes()
     largest = np.argsort(-held, kind="stable")[:_HOLDERS]
@@ -79,29 +96,8 @@ def room_needed(problem: Problem) -> Room | None:
         needed_bytes=int(needed[least]),
         has_bytes=int(capacity[devices[least]]),
         holders={problem.name_of_unit(int(unit)): int(held[unit]) for unit in largest if held[unit]},
-        preset=_smallest_preset(problem),
+        preset=preset,
     )
-
-
-def _smallest_preset(problem: Problem) -> str | None:
-    """Smallest preset where a cheap plan fits, with the op times of this cluster.
-
-    A device that has none of its type here is like the first one.
-    """
-    first = {device.type: d for d, device in reversed(list(enumerate(problem.cluster.devices)))}
-    sized = []
-    for cluster in map(Cluster.preset, preset_names()):
-        counted = cluster.accelerators()
-        sized.append((int(cluster.capacity_bytes()[counted].sum()), int(counted.sum()), cluster))
-    for _, _, cluster in sorted(sized, key=lambda entry: entry[:2]):
-        like = [first.get(device.type, 0) for device in cluster.devices]
-        allowed = problem.allowed[:, like]
-        allowed[~allowed.any(axis=1)] = True  # what is pinned to another device here
-        compute_ns = problem.compute_ns[:, like]
-        there = dataclasses.replace(problem, cluster=cluster, compute_ns=compute_ns, allowed=allowed)
-        if (device_peaks(there)[1] <= cluster.capacity_bytes()).all():
-            return cluster.name
-    return None
 
 
 def device_peaks(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

@@ -69,17 +69,16 @@ class SearchResult:
         object.__setattr__(self, "found_by", self.found_by or self.method)
 
     def __repr__(self) -> str:
-        steps = ", ".join(f"{title} {milliseconds(seconds)}" for title, seconds in self._steps)
+        steps = ", ".join(f"{title} {time}" for title, time in self._steps)
         name = self.placement.problem.name
         return f"<SearchResult of {name!r} by {self.method}: {steps}; {self.evaluations} placements tried>"
 
     def _repr_html_(self) -> str:
-        steps = [(title, milliseconds(seconds)) for title, seconds in self._steps]
-        return html_table((f"step ({self.evaluator})", "time"), steps)
+        return html_table((f"step ({self.evaluator})", "time"), self._steps)
 
     @property
-    def _steps(self) -> list[tuple[str, float | None]]:
-        times = (self.runtime_s, self.single_device_s, self.lower_bound_s)
+    def _steps(self) -> list[tuple[str, str]]:
+        times = map(milliseconds, (self.runtime_s, self.single_device_s, self.lower_bound_s))
         return list(zip(("plan", "single device", "lower bound"), times, strict=True))
 
     @property
@@ -101,9 +100,9 @@ class SearchResult:
     def progress(self) -> tuple[list[float], list[float]]:
         """Seconds of improvements, and the end; step times then."""
         elapsed_s, best_s = list[float](), list[float]()
-        for i, entry in enumerate(self.history):
+        for entry in self.history:
             is_better = not best_s or entry.best_s < best_s[-1]
-            if not math.isnan(entry.best_s) and (is_better or i == len(self.history) - 1):
+            if not math.isnan(entry.best_s) and (is_better or entry is self.history[-1]):
                 elapsed_s.append(entry.elapsed_s)
                 best_s.append(entry.best_s)
         return elapsed_s, best_s

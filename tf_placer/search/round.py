@@ -183,6 +183,8 @@ class Run:
         self.goes_on = True
         self.config = config
         self._method: Any = None
+        # The method simulates by itself.
+        self._is_inside = bool(spec.build_inside) and isinstance(context.evaluator, SimulatedEvaluator)
         self._tries_starts = spec.uses_start and not context.rounds
         self._burst = _FIRST_BURST
 
@@ -219,11 +221,6 @@ class Run:
         if hasattr(self._method, "proven_s") and isinstance(context.evaluator, SimulatedEvaluator):
             batch = dataclasses.replace(batch, proven_s=self._method.proven_s())
         return batch
-
-    @property
-    def _is_inside(self) -> bool:
-        """True if the method simulates by itself."""
-        return self.spec.build_inside is not None and isinstance(self.context.evaluator, SimulatedEvaluator)
 
     def _built(self) -> Method | Iterator[Round] | Any:
         spec, config, context = self.spec, self.config, self.context

@@ -18,18 +18,10 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Kept, Note, Outcome, Timed
 from tf_placer.problem.bounds import MEANING, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
+from tf_placer.report import views
 from tf_placer.report.files import write_report
 from tf_placer.report.sentences import remarks, use_of_plan, verdict
-from tf_placer.report.views import (
-    FUNCTION,
-    MODEL,
-    PLAIN,
-    WRAPPED,
-    how_to,
-    page_of_run,
-    plan_report,
-    section_of_plan,
-)
+from tf_placer.report.views import how_to, page_of_run, plan_report, section_of_plan
 from tf_placer.search import methods
 from tf_placer.search.search import search
 
@@ -154,7 +146,7 @@ def test_the_cluster_is_what_the_flag_means(cluster, python):
     assert f"tf_placer.{python})" in code_of({"cluster": cluster}, "placed_graph.pb")
 
 
-@pytest.mark.parametrize("called", [MODEL, WRAPPED, FUNCTION, PLAIN])
+@pytest.mark.parametrize("called", [views.MODEL, views.WRAPPED, views.FUNCTION, views.PLAIN])
 @pytest.mark.parametrize("cluster", ["local", "logical:2", "k40x2"])
 @pytest.mark.parametrize("script", ["/a b/train.py:net.step", "package.train:step"])
 def test_code_for_a_script_is_whole(called, cluster, script):
@@ -165,10 +157,10 @@ def test_code_for_a_script_is_whole(called, cluster, script):
     } - {alias.asname or alias.name for node in ast.walk(ast.parse(python))
          if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
     assert undefined <= {"cpu", "tf"} and ("tf" in undefined) is False
-    is_run = called in (MODEL, FUNCTION) and cluster != "k40x2" and script.startswith("/")
+    is_run = called in (views.MODEL, views.FUNCTION) and cluster != "k40x2" and script.startswith("/")
     assert ("tf-placer run" in code) == is_run
-    assert ("train_step = " in python) == (called == MODEL)
-    assert (".unplaced" in python) == (called == WRAPPED)
+    assert ("train_step = " in python) == (called == views.MODEL)
+    assert (".unplaced" in python) == (called == views.WRAPPED)
 
 
 def test_a_profiled_graph_has_no_program_to_type_for():
