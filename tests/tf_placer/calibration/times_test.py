@@ -142,7 +142,7 @@ def test_op_times_replace_estimates_and_work_stays():
 
 @pytest.fixture
 def durations(tmp_path, monkeypatch):
-    monkeypatch.setattr("tf_placer.base.files.durations_file", lambda: tmp_path / "durations.json")
+    monkeypatch.setattr("tf_placer.base.files.user_cache_folder", lambda: tmp_path)
     return Durations()
 
 

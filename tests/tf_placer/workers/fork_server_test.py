@@ -1,5 +1,6 @@
 """Workers are forks of one process that has imported TensorFlow, die as such, and are off the network."""
 
+import dataclasses
 import ipaddress
 import os
 import signal
@@ -229,7 +230,8 @@ def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_pat
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(loopback.LOOPBACK_LIBRARY.__class__, "kept_in", property(lambda library: (tmp_path,)))
+    library = dataclasses.replace(loopback.LOOPBACK_LIBRARY, folder=tmp_path)
+    monkeypatch.setattr(loopback, "LOOPBACK_LIBRARY", library)
     workers = LocalWorkers(Cluster.local(1))
     refused = (
         r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
