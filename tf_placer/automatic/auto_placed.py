@@ -88,12 +88,8 @@ class AutoPlaced(WrappingFunction):
         ``is_python``: it was made of a plain Python function. Undecorated, that would run again each time that a
         function which calls it is traced: a Keras model that is compiled anew traces its step anew. So does this one.
         """
-        empty: dict[str, Any] = {
-            "_signatures": {},
-            "_callers": {},
-            "_bound": weakref.WeakKeyDictionary(),
-            "_told": set(),
-        }
+        bound = weakref.WeakKeyDictionary[Any, AutoPlaced]()
+        empty: dict[str, Any] = {"_signatures": {}, "_callers": {}, "_bound": bound, "_told": set()}
         super().__init__(function, _config=config, _is_python=is_python, **empty)
 
     def __reduce__(self) -> tuple:

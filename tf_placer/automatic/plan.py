@@ -139,15 +139,14 @@ def _plan_of(
 
     # The function stays in this process then, and clusters alone are searched.
     only_fuses = config.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
-
-    def phases_of(whole: Form | None) -> list[Phase]:
-        return [Phase(forecast.FUSE, share=1.0)] if only_fuses else Forecast(request, log, whole).finding()
-
+    fusing = [Phase(forecast.FUSE, share=1.0)] if only_fuses else None
     profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
         profiling = Phase(forecast.PROFILE, profiling_s, is_once=True)
         note = "Profiles are kept: later calls need none of that time."
-        log.announce([*forecast.compiling(log), profiling, *phases_of(None)], note)
+        log.announce(
+            [*forecast.compiling(log), profiling, *(fusing or Forecast(request, log).finding())], note
+        )
         forecast.compile_simulator(log)
     with log.phase(forecast.PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
@@ -175,7 +174,7 @@ def _plan_of(
         elif config.keep_unplaced and not kept.is_worth_it:
             end_unused()
         return kept
-    phases = [*forecast.compiling(log), *phases_of(whole)]
+    phases = [*forecast.compiling(log), *(fusing or Forecast(request, log, whole).finding())]
     announce = log.expect if profiling_s else log.announce
     announce([*phases, Phase(_APPLY, _APPLY_S)])
     began_s = time.monotonic()

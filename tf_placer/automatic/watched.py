@@ -141,7 +141,7 @@ class _Watched:
         reason = why_a_strategy_decides()
         why = f"runs as it is: {reason}" if reason else f"is called fewer than {WATCHED_STEPS + 1} times"
         watcher.runs_as_it_is[str(function.name)] = why
-        self.is_settled = internals.is_compiled(function) or bool(why_a_strategy_decides())
+        self.is_settled = internals.is_compiled(function) or bool(reason)
         if internals.is_compiled(function):
             watcher.say(f"{function.name} runs as it is: jit_compile=True has XLA compile it as one program")
         self.inner: list[ConcreteFunction] = []  # traced functions that this one calls
@@ -169,7 +169,8 @@ class _Watched:
         copy = self._copy(concrete)
         if copy is None:
             return as_it_is(*args, **kwargs)
-        copy.follow_seeds()
+        if copy.state is not None:
+            copy.state.follow_seeds()
         return internals.call_flat(copy.function, inputs)
 
     def _copy(self, concrete: ConcreteFunction) -> _Copy | None:
@@ -197,8 +198,8 @@ class _Watched:
             if concrete is not self._concrete:
                 return as_it_is(*args, **kwargs)
             copy = self._copy(concrete)
-            if copy is not None:
-                copy.follow_seeds()
+            if copy is not None and copy.state is not None:
+                copy.state.follow_seeds()
             try:
                 outputs = trial.call(inputs)
             except Exception as error:
@@ -356,7 +357,3 @@ class _Copy:
 
     function: ConcreteFunction  # the copy
     state: RandomState | None  # what it draws from; None where it draws nothing with a seed
-
-    def follow_seeds(self) -> None:
-        if self.state is not None:
-            self.state.follow_seeds()

@@ -19,7 +19,7 @@ from tf_placer.evaluation.simulated import Status, TraceFailed
 from tf_placer.planning import forecast
 from tf_placer.planning.forecast import Forecast, Request
 from tf_placer.planning.forms import Form, fitted_to, in_parts
-from tf_placer.planning.fusing import CLUSTERS_SHARE, find_clusters, with_fusing, with_simulated_clusters
+from tf_placer.planning.fusing import with_measured_clusters, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
 from tf_placer.planning.log import Log, roughly
 from tf_placer.planning.outcome import (
@@ -426,11 +426,8 @@ def _measured_live(
 def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:
     """The outcome with clusters for its plan, by measurement: evaluations are no limit to that."""
     timing.runtime.limit.ends_in(seconds)
-    assert outcome.form.item is not None  # it ran
     try:
-        try_programs = timing.of(outcome.placement).try_programs
-        fusing = find_clusters(outcome.form.item, outcome.placement, try_programs, CLUSTERS_SHARE * seconds)
-        outcome = with_fusing(outcome, fusing, timing.of)
+        outcome = with_measured_clusters(outcome, timing.of, seconds)
     except (KeyboardInterrupt, WorkerError, InputError) as error:
         if request.is_call:  # what was not searched to its end is not kept
             raise

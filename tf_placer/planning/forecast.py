@@ -55,6 +55,7 @@ _END_S, _END_S_PER_OP = 0.15, 6e-5
 _LEARNED_S = 5.0  # a policy is traced in its first round
 _FUSE_ALONE = 50.0  # share where one device leaves nothing else to search
 _REFERENCES = 4  # measurements of a fleet's reference plan, here and there
+FINALISTS = 2  # the fastest plans, which race against the best single device and the best plan of each method
 _MOST_SHARE = 0.4  # of the whole budget, for measuring and racing
 # Searches and turns of a race that can still tell, where there is little time.
 _FEWER = ((2, 15), (1, 10))
@@ -159,10 +160,7 @@ class LiveConfig:
 
     # Each has an equal share of the budget and a simulator refitted to all that was measured before.
     searches: int = 3
-    # The fastest plans, which race against the best single device and the best plan of each method.
-    finalists: int = 2
     rounds: int = 20  # turns of each in the race
-    confidence: float = 0.95  # that a plan is faster, turn by turn, before it is recommended
 
 
 def searching(method: str) -> str:
@@ -347,7 +345,7 @@ class Forecast:
 
     def _racing_s(self, config: LiveConfig, others: int = 3) -> float:
         """Of the finalists and others: the best single device, that of another method, and the program as it is."""
-        return (config.finalists + others) * (self._load_s + config.rounds * max(TURN_S, self._step_s))
+        return (FINALISTS + others) * (self._load_s + config.rounds * max(TURN_S, self._step_s))
 
     def _search(self, method: str, share: float = 1.0, parts: float = 1) -> Phase:
         """A search in the simulator, or one of several parts of it.

@@ -146,10 +146,8 @@ class Form:
     def where_it_pays(self, whole_s: float) -> Form:
         """The form in which ops stay whole that are faster so (``faster_whole``); this one where none is.
 
-        On live devices it is this one: what an op takes there is profiled program by program.
-
-        Args:
-          whole_s: step of the best placement of the whole program.
+        On live devices it is this one: what an op takes there is profiled program by program. ``whole_s`` is the step
+        of the best placement of the whole program.
         """
         cluster, whole = self.problem.cluster, self.whole
         if cluster.is_live or self.split is None or whole is None or whole.item is None:
@@ -163,13 +161,9 @@ class Form:
             return self
 
     def keeping(self, kept_whole: Collection[str]) -> Form:
-        """The form in which some ops stay whole, by estimated costs.
+        """The form in which some ops of the whole program stay whole, by estimated costs.
 
-        Args:
-          kept_whole: names of ops of the whole program.
-
-        Raises:
-          InputError: what is left cannot be split.
+        Raises InputError where what is left cannot be split.
         """
         assert self.whole is not None  # asked of forms in parts
         split, why = _split(self.whole, self.parts, self.batch_statistics, kept_whole)
@@ -179,8 +173,7 @@ class Form:
     def narrowed(self) -> Form:
         """The form, its ops where those that they were made of may be, by pins, requests and what stays where it is.
 
-        Raises:
-          InputError: ops that share a device were made of some that must be apart.
+        Raises InputError where ops that share a device were made of some that must be apart.
         """
         assert self.split is not None and self.whole is not None  # asked of forms in parts
         if self.whole.is_narrowed is None:
@@ -199,13 +192,7 @@ class Form:
 
 
 def split_form(split: SplitProgram, problem: Problem, whole: Form | None = None) -> Form:
-    """The form of a split program.
-
-    Args:
-      split: the program.
-      problem: it on a cluster; what stayed whole is sorted by its costs.
-      whole: the form that was split.
-    """
+    """The form of a split program: its problem, by whose costs what stayed whole is sorted, and what was split."""
     time_of_op: Counter[str] = Counter()
     for name, nanoseconds in zip(problem.op_names, problem.compute_ns.min(axis=1).tolist(), strict=True):
         time_of_op[split.origin_of[name]] += nanoseconds
@@ -261,15 +248,8 @@ def in_parts(
 ) -> Form | str:
     """A program with a part of the batch for each device, or one clause on why that cannot be, or does not run.
 
-    Args:
-      whole: the program.
-      batch_statistics: as ``split_program`` takes it.
-      costs: as ``build_problem`` takes them; on live devices the split program is profiled like any other.
-      profiles: where measured costs are kept.
-      before_profiling: is given the split program.
-
-    Raises:
-      WorkerError: as ``build_problem``.
+    ``batch_statistics`` is as ``split_program`` takes it, the costs as ``build_problem`` does, which may raise
+    WorkerError; ``before_profiling`` is given the split program.
     """
     cluster, parts = whole.problem.cluster, len(whole.replicas)
     if parts < 2 or whole.item is None:

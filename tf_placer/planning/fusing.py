@@ -32,9 +32,8 @@ from tf_placer.runtime.graph_program import LoadedProgram, build_program
 from tf_placer.runtime.timing import TURN_S, Limit, OtherLoad, clearly_slower, race_steps, race_times_s
 from tf_placer.transform.fusion import PREFIX, RULES, Savings, convex_clusters, savings, starts_kernel
 
-CLUSTERS_SHARE = 0.8
-"""Of the time for fusing; the rest is for the race of the fused plan with the others."""
 UNFUSED = "unfused"
+_CLUSTERS_SHARE = 0.8  # of the time for fusing; the rest is for the race of the fused plan with the others
 _FEW_ROUNDS, _WARMUPS, _TRACES = 7, 2, 3
 _COMPILE_S_PER_KERNEL = 0.02  # before anything was compiled here
 _REFINEMENTS = 3  # of the clusters of one rule
@@ -160,16 +159,21 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
     return Outcome(Form(problem, item), plan, rivals, notes=notes)
 
 
-def with_fusing(outcome: Outcome, found: Fusing, timing: Callable[[Placement], RuntimeEvaluator]) -> Outcome:
-    """The outcome with the result of a search for clusters of its plan, written if clearly faster.
+def with_measured_clusters(
+    outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator], seconds: float
+) -> Outcome:
+    """The outcome with clusters of its plan, searched by measurement and written if clearly faster.
 
-    With clusters the plan races anew with the others; ``timing`` is as ``race`` takes it.
+    With clusters the plan races anew with the others; ``timing`` is as ``race`` takes it. Raises as ``find_clusters``.
     """
-    before = outcome.written
-    outcome = outcome.noted({Note.FUSED: found.sentence})
-    if not found.is_faster:
+    before, item = outcome.written, outcome.form.item
+    assert item is not None  # it ran
+    try_programs = timing(outcome.placement).try_programs
+    fusing = find_clusters(item, outcome.placement, try_programs, _CLUSTERS_SHARE * seconds)
+    outcome = outcome.noted({Note.FUSED: fusing.sentence})
+    if not fusing.is_faster:
         return outcome
-    plan = Placement.from_decisions(outcome.problem, found.placement.decisions)
+    plan = Placement.from_decisions(outcome.problem, fusing.placement.decisions)
     of_method = ("status", "message", "found_by", "evaluations", "search_s", "search")
     fused = Timed.simulated(FUSED, plan, **{name: getattr(before, name) for name in of_method})
     plain = dataclasses.replace(before, traced=None)
@@ -222,13 +226,10 @@ def check_has_xla(said: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Candidate:
-    name: str
+    rule: str
+    title: str
     cluster_of_op: np.ndarray
     refinements: int = 0
-
-    @property
-    def title(self) -> str:
-        return self.name if not self.refinements else f"{self.name}, refined {self.refinements} times"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +275,9 @@ class _Search:
             sets = {"given": self.placement.cluster_of_op}
             if not self.is_given:
                 sets = {name: rule.clusters(self.item, self.device_of_op) for name, rule in RULES.items()}
-            proposed = [_Candidate(name, clusters) for name, clusters in sets.items() if clusters is not None]
+            proposed = [
+                _Candidate(name, name, clusters) for name, clusters in sets.items() if clusters is not None
+            ]
             # What there is to hope for, and the number of the candidate: the rules' come first, in their order.
             waiting = [(-math.inf, number, candidate) for number, candidate in enumerate(proposed)]
             seen: set[bytes] = set()
@@ -373,7 +376,9 @@ class _Search:
                     labels[op] = (cluster, is_cut and 2 * position >= len(ops))
         clusters = convex_clusters(self.item, labels, self.device_of_op)
         hoped = (sum(fused_ns.values()) - saved_ns) / max(sum(op_ns.values()), 1.0)
-        return _Candidate(candidate.name, clusters, candidate.refinements + 1), hoped
+        refinements = candidate.refinements + 1
+        title = f"{candidate.rule}, refined {refinements} times"
+        return _Candidate(candidate.rule, title, clusters, refinements), hoped
 
     def found(self) -> Fusing:
         """The best clusters beside the plan without, also where the workers were ended in the middle."""

@@ -117,22 +117,18 @@ def raced_anew(outcome: Outcome, timing: Callable[[Placement], RuntimeEvaluator]
 
     Turns of another race are no times beside these: a row that does not take part has none any more.
     """
-    before = [row for row in outcome.candidates if not row.is_as_it_is]
     untimed: dict[str, Any] = dict.fromkeys(("raced_s", "called_s", "spread_s", "is_clear"))
-    rows = [dataclasses.replace(row, **untimed) for row in before]
-    *rivals, written = rows
-    racing = [
-        row
-        for row, raced_before in zip(rows, before, strict=True)
-        if row.placement is not None and (row is written or row.is_single or raced_before.raced_s is not None)
-    ]
+    anew = {row: dataclasses.replace(row, **untimed) for row in outcome.candidates if not row.is_as_it_is}
+    *rivals, written = anew.values()
+    had_raced = [row for row in anew if row is outcome.written or row.is_single or row.raced_s is not None]
+    racing = [anew[row] for row in had_raced if row.placement is not None]
     try:
         raced = race(racing, timing)
     except RaceFailed as error:
         written = dataclasses.replace(written, message=f"the race failed ({error})", is_clear=False)
         notes: dict[Note, Any] = {Note.BESIDE_UNPLACED: f"not raced beside the unplaced function ({error})"}
     else:
-        *rivals, written = raced.of(rows)
+        *rivals, written = raced.of([*rivals, written])
         rivals += raced.as_it_is
         notes = raced.verdict(written)
     return dataclasses.replace(outcome, written=written, beside=tuple(rivals)).noted(notes)
@@ -213,20 +209,18 @@ def search_live(
     A search exploits the errors of its simulator, so: search, measure, refit, search again; the last time from the best
     measured plan of a method that improves plans, before that anew, because a climb stays where it is stuck. After each
     search of a method that is not the default a plain one (``Role.PLAIN``) gets the same budget, and in the end random
-    search as many evaluations as the last, in no more time. All race, and so does the program as it is. Measuring is
-    not in the budget of searches. Ctrl-C skips what is left and keeps what was measured.
-
-    On a fleet the best plans of constructive methods are measured, too, since several at once take no longer than one.
-    This machine races all the same: turns are of one machine.
+    search as many evaluations as the last, in no more time. Measuring is not in the budget of searches. On a fleet the
+    best plans of constructive methods are measured, too, since several at once take no longer than one. All race, and
+    so does the program as it is, on this machine. Ctrl-C skips what is left and keeps what was measured.
 
     Args:
       request: its budget is of all of the method's searches together, its seed of the first; each has the next.
       config: how to spend the time; by default what the budget allows.
-      start: a plan of this problem, or of the program in parts, that was found before: it is measured and raced
-        beside those that are found, and the last search goes on from it if it is the best so far.
+      start: a plan that was found before, whole or in parts: it is measured and raced, and the last search goes on
+        from it if it is the best so far.
       make_parts: gives the program with its batch in parts, profiled, or why there is none. After the searches of the
         whole the method has as many among its plans, each from the best one that was measured, of which the first are
-        data parallelism and the best searched plan of the whole with all copies together. All race.
+        data parallelism and the best searched plan of the whole with all copies together.
 
     Returns:
       What it recommends as ``written``: the fastest in the race, or the best single device where no plan is clearly
@@ -335,20 +329,13 @@ class _LiveSearch:
             planners = [methods.find(name) for name in forecast.constructive(CONTROL)]
             starts = Starts(problem, SimulatedEvaluator(problem), planners)
             whole.timing = fleet.whole(problem, whole.evaluator, Decisions(starts.plans[:1]))
-            best = list(zip(starts.plans, starts.made_by, strict=True))[
-                : forecast.CONSTRUCTIVE_PLANS * fleet.hosts
-            ]
-            rows += [
-                Timed(CONSTRUCTED, Placement(problem, row), evaluations=1, found_by=method)
-                for row, method in best
-                if method != SINGLE
-            ]
+            count = forecast.CONSTRUCTIVE_PLANS * fleet.hosts
+            for row, method in zip(starts.plans[:count], starts.made_by[:count], strict=True):
+                if method != SINGLE:
+                    plan = Placement(problem, row)
+                    rows.append(Timed(CONSTRUCTED, plan, evaluations=1, found_by=method))
         self._measure(*rows)
-        self._measure_start(whole)
-
-    def _measure_start(self, form: _Measured) -> None:
-        """Measures the plan that was there before, if it is one of this form."""
-        if self._start is not None and form.form.has(self._start):
+        if whole.form.has(self._start):
             self._measure_new(Timed(START, self._start, evaluations=1))
 
     def _search_whole(self, name: str, turn: int) -> None:
@@ -388,7 +375,8 @@ class _LiveSearch:
             if best is not None:
                 together = form.lift(_plan(best))
                 self._measure_new(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
-            self._measure_start(parts)
+            if form.has(self._start):
+                self._measure_new(Timed(START, self._start, evaluations=1))
         for turn in range(self._config.searches):
             if self._is_interrupted:
                 return
@@ -467,7 +455,7 @@ class _LiveSearch:
         singles = [trial for trial in ran if trial.is_single][:1]
         plans = [trial for trial in ran if not trial.is_single]
         best_of_each = {trial.name: trial for trial in reversed(plans)}
-        racers = list(dict.fromkeys([*singles, *plans[: self._config.finalists], *best_of_each.values()]))
+        racers = list(dict.fromkeys([*singles, *plans[: forecast.FINALISTS], *best_of_each.values()]))
         # Those in parts come last.
         racers.sort(key=lambda trial: not self._timing.whole.has(trial.placement))
         if racers:
@@ -561,8 +549,8 @@ class _LiveSearch:
                 "no other placement ran" if has_plan else "no search found another that was faster"
             )
             return single, f"the best single device: {why}"
-        turns, confidence = len(samples[fastest]), self._config.confidence
-        if fastest is not single and clearly_slower(samples[single], samples[fastest], confidence):
+        turns = len(samples[fastest])
+        if fastest is not single and clearly_slower(samples[single], samples[fastest]):
             return fastest, f"clearly faster than the best single device in {turns} turns each"
         if fastest is not single and turns < TELLING:
             return single, f"the best single device: {turns} turns each are too few to tell which is faster"

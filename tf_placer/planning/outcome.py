@@ -111,11 +111,6 @@ class Timed:
         return dataclasses.replace(self, measured_s=measured_s, status=status, message=times.messages[row])
 
     @property
-    def fullest_bytes(self) -> int | None:
-        """Most memory in use on any one device, None where it is not known."""
-        return max(self.peak_bytes.values(), default=None)
-
-    @property
     def status_name(self) -> str:
         """The status, or ``NOT_RUN`` of a method that could not even begin; ``message`` says why."""
         return NOT_RUN if self.placement is None and self.status == Status.ILLEGAL else self.status.name

@@ -211,7 +211,7 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
         **{clock.field: row.seconds(clock) for clock in Clock},
         "spread_s": row.spread_s,
         "evaluations": row.evaluations,
-        "peak_bytes": row.fullest_bytes,
+        "peak_bytes": max(row.peak_bytes.values(), default=None),
         "is_single": row.is_single,
         "is_written": row is outcome.row_written,
         "note": "; ".join(notes),
@@ -271,7 +271,7 @@ def table(outcome: Outcome) -> Table:
             *cells,
             *[milliseconds(None if form is None else form.lower_bound_s)] * has_forms,
             "" if row.evaluations is None else str(row.evaluations),
-            "" if row.fullest_bytes is None else in_unit(row.fullest_bytes, "GiB"),
+            in_unit(max(row.peak_bytes.values()), "GiB") if row.peak_bytes else "",
             style="bold" if row is outcome.row_written else None,
         )
     rows.add_section()

@@ -56,9 +56,7 @@ def test_the_race_decides_and_the_simulator_is_fitted_to_what_plans_take_alone(p
         if trial.raced_s is not None:
             assert 0.67 < trial.simulated_s / trial.measured_s < 1.5
             assert trial.raced_s == pytest.approx(trial.measured_s / alone, rel=0.2), "of another clock"
-    assert found.named("single").raced_s is not None, (
-        "also where the device that did not race was faster alone"
-    )
+    assert found.named("single").raced_s is not None, "also where a device that did not race was faster"
 
 
 @pytest.mark.medium
