@@ -27,7 +27,7 @@ from tf_placer.planning.forecast import (
     compile_simulator,
     expect_profile,
 )
-from tf_placer.planning.forms import Form, Unfit, made_to_fit
+from tf_placer.planning.forms import Form, made_to_fit
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
 from tf_placer.problem.pins import (
@@ -168,40 +168,35 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
         if request.is_profiled:
             phase.close()
             phase.enter_context(log.phase(PROFILE))
-        return _described(request, item, log, check, unfit)
 
+        def checked(problem: Problem) -> None:
+            _decided(request, item, problem)
+            check(item, problem)
+            if request.is_profiled:
+                expect_profile(request, item, log)
 
-def _described(request: Request, item: Item, log: Log, check: Check, unfit: Unfit | None) -> Form:
-    """The program, which may have been made to fit, and its problem."""
-
-    def checked(problem: Problem) -> None:
-        _decided(request, item, problem)
-        check(item, problem)
-        if request.is_profiled:
-            expect_profile(request, item, log)
-
-    built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
-    problem = _decided(request, item, built)
-    if request.plan is not None and request.complete_plan:
-        plan = request.plan.op_by_op(problem, is_part=True)
-        planned = len(plan.device_of_op(problem))
-        free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
-        line = (
-            f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
-            f"{len(plan.devices) - planned} ops that it names are not in this graph."
-        )
-        log.console.print(line, soft_wrap=True)
-    if request.respect_devices is not None and item.requested_devices:
-        asking = len(item.requested_devices)
-        decision = "they are placed anew, and --respect_devices keeps them there"
-        if request.respect_devices:
-            requests = with_requested_devices(item, problem, narrowed_units(built, problem))
-            problem, decision = requests.problem, f"kept there: {requests.num_respected}"
-            if requests.num_dropped:
-                decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
-        line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
-        log.console.print(rich.text.Text(line), soft_wrap=True)
-    return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
+        built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
+        problem = _decided(request, item, built)
+        if request.plan is not None and request.complete_plan:
+            plan = request.plan.op_by_op(problem, is_part=True)
+            planned = len(plan.device_of_op(problem))
+            free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+            line = (
+                f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
+                f"{len(plan.devices) - planned} ops that it names are not in this graph."
+            )
+            log.console.print(line, soft_wrap=True)
+        if request.respect_devices is not None and item.requested_devices:
+            asking = len(item.requested_devices)
+            decision = "they are placed anew, and --respect_devices keeps them there"
+            if request.respect_devices:
+                requests = with_requested_devices(item, problem, narrowed_units(built, problem))
+                problem, decision = requests.problem, f"kept there: {requests.num_respected}"
+                if requests.num_dropped:
+                    decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+            line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
+            log.console.print(rich.text.Text(line), soft_wrap=True)
+        return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
 
 
 def _decided(request: Request, item: Item, problem: Problem) -> Problem:

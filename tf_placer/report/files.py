@@ -92,13 +92,6 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         rivals.append(written)
     main = outcome.forms[0]
     single = outcome.named(SINGLE) if main.parts > 1 else None  # a plan in parts has searched another program
-    least, needs = search.least_memory, None if outcome.room is None else dataclasses.asdict(outcome.room)
-    if needs is not None:
-        needs["smallest_preset"] = needs.pop("preset")
-    of_memory: tuple[Any, ...] = (None,) * len(_OF_MEMORY)
-    if least is not None:
-        of_fastest = least.fastest.runtime_s, least.fastest.peak_bytes
-        of_memory = (least.slow_down, *of_fastest, least.share, known(least.bound_share))
     data = {
         "workload": problem.name,
         "cluster": problem.cluster.name,
@@ -149,32 +142,11 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         ],
         "guessed_op_types": problem.guessed_op_types,
         "estimated_sizes": problem.estimated_sizes,
-        "objective": "time" if least is None else "memory",
-        **dict(zip(_OF_MEMORY, of_memory, strict=True)),
-        "single_device_needs": needs,
+        **_sought(outcome),
     }
-    if outcome.by_layer is not None:
-        of_layers = None if outcome.by_layer.whole is None else row
-        data |= {
-            "layers": outcome.by_layer.num_layers,
-            "by_layer_s": of_layers and of_layers.simulated_s,
-            "by_op_s": written.simulated_s,
-            "by_layer_peak_bytes": of_layers and of_layers.peak_bytes,
-        }
-    for row in [row for row in outcome.rows if row.name == DATA_PARALLEL][:1]:
-        data[DATA_PARALLEL] = {
-            **_timed(outcome, row),
-            "peak_bytes": row.peak_bytes,
-            "status": row.status.name,
-        }
-    if outcome.correction is not None:
-        trials = [
-            {"method": trial.name, "status": trial.status.name}
-            | {name: getattr(trial, name) for name in _OF_TRIAL}
-            for trial in outcome.trials
-        ]
-        correction = dataclasses.asdict(outcome.correction)
-        data |= {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
+    for parallel in [timed for timed in outcome.rows if timed.name == DATA_PARALLEL][:1]:
+        data[DATA_PARALLEL] = _timed(outcome, parallel)
+        data[DATA_PARALLEL] |= {"peak_bytes": parallel.peak_bytes, "status": parallel.status.name}
     return data
 
 
@@ -189,3 +161,34 @@ def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
         "is_written": row is outcome.row_written,
         "status": row.status_name,
     }
+
+
+def _sought(outcome: Outcome) -> dict[str, Any]:
+    """Entries for the least memory, whole layers and measured plans, as far as they were asked for."""
+    least, room = outcome.search.least_memory, outcome.room
+    needs = None if room is None else dataclasses.asdict(room)
+    if needs is not None:
+        needs["smallest_preset"] = needs.pop("preset")
+    of_memory: tuple[Any, ...] = (None,) * len(_OF_MEMORY)
+    if least is not None:
+        of_fastest = least.fastest.runtime_s, least.fastest.peak_bytes
+        of_memory = (least.slow_down, *of_fastest, least.share, known(least.bound_share))
+    data: dict[str, Any] = {"objective": "time" if least is None else "memory", "single_device_needs": needs}
+    data |= zip(_OF_MEMORY, of_memory, strict=True)
+    if outcome.by_layer is not None:
+        of_layers = None if outcome.by_layer.whole is None else outcome.row_written
+        data |= {
+            "layers": outcome.by_layer.num_layers,
+            "by_layer_s": of_layers and of_layers.simulated_s,
+            "by_op_s": outcome.written.simulated_s,
+            "by_layer_peak_bytes": of_layers and of_layers.peak_bytes,
+        }
+    if outcome.correction is not None:
+        trials = [
+            {"method": trial.name, "status": trial.status.name}
+            | {name: getattr(trial, name) for name in _OF_TRIAL}
+            for trial in outcome.trials
+        ]
+        correction = dataclasses.asdict(outcome.correction)
+        data |= {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
+    return data
