@@ -42,7 +42,8 @@ from tf_placer.cluster.cluster import Cluster, Device
 from tf_placer.costs.formulas import POWER, OpView, OpWork, WorkClass, efficiencies, work_of
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import functions_of, returned_functions, tensor_bytes
-from tf_placer.graph.sizes import OutputSpec, filled, is_handle, keep_callbacks_from_running
+from tf_placer.graph.size_rules import filled
+from tf_placer.graph.sizes import OutputSpec, is_handle, keep_callbacks_from_running
 
 _ON_EVERY_DEVICE = having("any_device")
 

@@ -137,12 +137,12 @@ class OpGraph:
     @functools.cached_property
     def out_offset(self) -> np.ndarray:
         """[N + 1] int64."""
-        return _offsets(self.producer, self.num_ops)
+        return np.concatenate([[0], np.cumsum(np.bincount(self.producer, minlength=self.num_ops))])
 
     @functools.cached_property
     def in_offset(self) -> np.ndarray:
         """[N + 1] int64."""
-        return _offsets(self.consumer, self.num_ops)
+        return np.concatenate([[0], np.cumsum(np.bincount(self.consumer, minlength=self.num_ops))])
 
     @functools.cached_property
     def in_edge(self) -> np.ndarray:
@@ -214,11 +214,6 @@ class OpGraph:
     def inputs(self) -> list[list[int]]:
         """[N] lists of the tensors that each op reads, ascending."""
         return _rows(self.tensor[self.in_edge], self.in_offset)
-
-
-def _offsets(ops: np.ndarray, num_ops: int) -> np.ndarray:
-    """[N + 1] int64, where each op's edges begin when edges are in the order of ``ops`` [E]."""
-    return np.concatenate([[0], np.cumsum(np.bincount(ops, minlength=num_ops))])
 
 
 def _rows(values: np.ndarray, offset: np.ndarray) -> list[list[int]]:
