@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_placer.agents.learner import Learner, Proposal
+from tf_placer.agents.learner import PolicyLearner, Proposal
 from tf_placer.base.method_spec import MethodSpec
 from tf_placer.search.recorder import HistoryEntry
 
@@ -145,9 +145,9 @@ def observed(spec: MethodSpec, evaluations: int) -> tuple[MethodSpec, Seen]:
 
 
 class _Watched(tf.Module):
-    """A ``Learner`` that does what another one does."""
+    """A learner that does what another one does."""
 
-    def __init__(self, learner: Learner, seen: Seen):
+    def __init__(self, learner: PolicyLearner, seen: Seen):
         super().__init__(name="watched")
         self._learner = learner
         self._seen = seen
