@@ -214,8 +214,8 @@ class CpSat(Resumable):
             return self._best[np.newaxis]
         if not self._whole:  # a stretch of the best plan's step is placed anew
             problem, size = self._problem, self._config.window_ops
-            schedule = self._simulator.schedule(self._best[np.newaxis])
-            start_ns, end_ns = (np.asarray(times)[0] for times in schedule)
+            step = self._simulator.schedule(self._best[np.newaxis])
+            start_ns, end_ns = np.asarray(step.start_ns)[0], np.asarray(step.end_ns)[0]
             first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
             window = stretch(problem, self._best, start_ns, end_ns, first, size)
             nothing = np.zeros((0, len(window.units)), np.int64)
