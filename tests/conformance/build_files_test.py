@@ -16,10 +16,9 @@ def packages_of(root: pathlib.Path) -> list[pathlib.Path]:
 
 def rules_of(package: pathlib.Path) -> dict[str, dict[str, ast.expr]]:
     """Rule or macro -> attributes, of a BUILD file; its syntax is a subset of Python's."""
-    tree = ast.parse((package / "BUILD").read_text(encoding="utf-8"))
     return {
         node.func.id: {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse((package / "BUILD").read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 

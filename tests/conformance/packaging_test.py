@@ -54,10 +54,9 @@ def test_every_import_is_declared(root, project):
 
 
 def test_every_requirement_is_pinned_within_its_range(project, pins):
-    texts = [*project["dependencies"], *project["optional-dependencies"]["test"]]
     wrong = [
         text
-        for text in texts
+        for text in [*project["dependencies"], *project["optional-dependencies"]["test"]]
         for requirement in [Requirement(text)]
         if not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0.dev0"))
     ]

@@ -87,10 +87,9 @@ def wrong_by_hand(scene: Scene) -> dict[str, tuple[Any, ...]]:
 
 
 def _of_any_call() -> dict[str, tuple[Any, ...]]:
-    shapes = ("x", {3: [3]}, {"x": 3}, {"x": "3"}, {"x": [0]}, Told({"nowhere": [3]}, "nowhere"))
     return {
         ".batch_size": (0, -1),
-        ".input_shapes": shapes,
+        ".input_shapes": ("x", {3: [3]}, {"x": 3}, {"x": "3"}, {"x": [0]}, Told({"nowhere": [3]}, "nowhere")),
         ".tags": ("serve", Told(["train"], "train"), Told((), "tagged")),
         ".signature": ("train",),
         ".seed": (-1, 2**31),
@@ -224,8 +223,7 @@ _ROWS = ([[1]], [[1, 2]] * 2, [[1, 2, 3]], [[[0, 1]]], [[0.5, 1]], [[NAN, 0]], [
 
 def _fused(placement: tf_placer.Placement) -> Told:
     """A plan that decides what no graph can be given: clusters of ops that cannot be fused."""
-    clusters = np.arange(placement.problem.num_ops)
-    return Told(dataclasses.replace(placement, cluster_of_op=clusters), "cluster")
+    return Told(dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops)), "cluster")
 
 
 def _of_plans(scene: Scene) -> dict[str, tuple[Any, ...]]:

@@ -223,8 +223,7 @@ def inside_another_function_there_is_no_trial() -> bool:
     with unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True):
         first = float(placed(one))
     before = weights.device
-    outer = tf.function(lambda x: placed(x) + 1.0)
-    second, third = float(outer(one)), float(placed(one))
+    second, third = float(tf.function(lambda x: placed(x) + 1.0)(one)), float(placed(one))
     return (
         (first, second, third) == (3.0, 7.0, 9.0)
         and "/job:localhost/" in before

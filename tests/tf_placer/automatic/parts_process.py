@@ -223,8 +223,7 @@ def sizes_that_never_fit_run_as_they_are() -> bool:
 def what_is_saved_before_a_call_is_whole() -> bool:
     """Nothing says its batch then."""
     step = Step()
-    placed = auto_place(step.__call__, parts=2)
-    concrete, told = told_by(placed.get_concrete_function)
+    concrete, told = told_by(auto_place(step.__call__, parts=2).get_concrete_function)
     expected = Step()(*examples(5))
     return (
         len(told) == 1

@@ -13,8 +13,7 @@ MODULE = "tests.tf_placer.automatic.parts_process"
 def check_both_processes(kind: str, checks: tuple, folder: str) -> None:
     """The second one finds the plans of the first."""
     for given, made in (([], checks), (["again"], AGAIN)):
-        outcomes = outcomes_of(MODULE, kind, folder, *given)
-        assert outcomes == {check.__name__: "ok" for check in made}
+        assert outcomes_of(MODULE, kind, folder, *given) == {check.__name__: "ok" for check in made}
 
 
 @pytest.mark.medium

@@ -203,8 +203,7 @@ def test_what_needs_no_tensorflow_is_answered(line, answers):
 
 
 def test_none_of_it_loads_tensorflow_or_leaves_anything(answers):
-    loading = [line for line, found in answers.items() if line != "left" and found["loaded"]]
-    assert loading == []
+    assert [line for line, found in answers.items() if line != "left" and found["loaded"]] == []
     assert answers["left"]["paths"] == []
 
 

@@ -39,8 +39,7 @@ def evaluator():
         return tf.reduce_sum(tf.matmul(weight, x))
 
     item = Item.from_function(step, tf.ones([64, 64]), name="step")
-    problem = analytic_problem(item, Cluster.local(2))
-    with RuntimeEvaluator(item, problem, CONFIG) as evaluator:
+    with RuntimeEvaluator(item, analytic_problem(item, Cluster.local(2)), CONFIG) as evaluator:
         yield evaluator
         pids = evaluator.worker_pids
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)
@@ -48,8 +47,7 @@ def evaluator():
 
 @pytest.fixture
 def placement(evaluator):
-    problem = evaluator.problem
-    row = np.zeros((1, problem.num_units), int)
+    row = np.zeros((1, evaluator.problem.num_units), int)
     row[0, -1] = 1
     return row
 
@@ -186,8 +184,7 @@ def test_two_hundred_placements_do_not_grow_memory(evaluator, placement):
     evaluator.evaluate(np.repeat(placement, 20, axis=0))
     before = resident_bytes()
     pids = evaluator.worker_pids
-    measured = evaluator.evaluate(np.repeat(placement, 200, axis=0))
-    assert set(measured.status.tolist()) == {Status.OK}
+    assert set(evaluator.evaluate(np.repeat(placement, 200, axis=0)).status.tolist()) == {Status.OK}
     assert evaluator.worker_pids == pids
     # A leak of a placed function is 0.4 MiB each: 80 MiB.
     assert (resident_bytes() - before).max() < 20 << 20, (resident_bytes() - before) / 2**20

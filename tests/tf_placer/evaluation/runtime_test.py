@@ -336,8 +336,7 @@ def test_what_tensorflow_refuses_is_illegal(chains):
     outcome = time_program(evaluator._workers, build_program(item, placed), QUICK)
     assert outcome.status == Status.ILLEGAL
     assert "task:7" in outcome.message
-    measurement = evaluator.evaluate(_on_worker_0(problem) + 2)
-    assert measurement.status.tolist() == [Status.ILLEGAL]
+    assert evaluator.evaluate(_on_worker_0(problem) + 2).status.tolist() == [Status.ILLEGAL]
 
 
 @pytest.mark.slow

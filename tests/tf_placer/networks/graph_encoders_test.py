@@ -217,8 +217,7 @@ def one_after_the_other(attention, nodes):
                 weight = np.exp(score - score.max())
                 heads.append(weight / weight.sum() @ (seen @ value[:, part]))
             row = node + np.concatenate(heads) @ out
-            inner = np.maximum(normed(row) @ first.w.numpy(), 0) @ last.w.numpy()
-            rows.append(normed(row + inner))
+            rows.append(normed(row + np.maximum(normed(row) @ first.w.numpy(), 0) @ last.w.numpy()))
     return np.array(rows)
 
 

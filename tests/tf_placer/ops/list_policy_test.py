@@ -111,8 +111,7 @@ def test_a_rule_does_what_its_feature_says():
     alike = plain(4, kind=np.array([0, 1, 0, 1], np.int32))
     assert placed(alike, of_one("unused", 2.0) + of_one("alike", 1.0)) == [0, 1, 0, 1]
     # 0.9 and 0.1 of a device are more than 0.85 of it, for the second of two.
-    full = plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]]))
-    assert placed(full, of_one("full", -1.0)) == [0, 1]
+    assert placed(plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]])), of_one("full", -1.0)) == [0, 1]
 
 
 def test_a_node_goes_to_its_neighbor_and_comes_back_to_one_that_was_decided_later():

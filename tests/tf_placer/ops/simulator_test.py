@@ -173,8 +173,7 @@ def test_inside_a_function_with_static_shapes():
         assert simulate(inputs, device_of_unit, with_legs=True).leg_end_ns.shape == (3, 3, 1, 2)
         return cost.runtime_ns
 
-    placements = tf.constant([[0, 0], [0, 1], [1, 1]])
-    assert step(placements).numpy().tolist() == [150, 165, 150]
+    assert step(tf.constant([[0, 0], [0, 1], [1, 1]])).numpy().tolist() == [150, 165, 150]
 
 
 def test_two_problems_in_turn_are_not_mixed_up():
@@ -368,8 +367,7 @@ def test_random_problems_cover_what_they_must():
     fed = [p.dispatch_ns.any() for p in problems]
     handed_over = [p.link_tensor_ns.any() for p in problems]
     assert len(set(zip(fed, handed_over, strict=True))) == 4
-    chores = [sum(np.any(getattr(p, name)) for name in CHORES) for p in problems]
-    assert set(chores) == {0, 1, 2, 3, 4}
+    assert {sum(np.any(getattr(p, name)) for name in CHORES) for p in problems} == {0, 1, 2, 3, 4}
     assert {0, 1, 2, 5} <= {fanout for p in problems for fanout in np.diff(p.consumer_offset)}
 
 

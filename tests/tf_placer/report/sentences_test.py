@@ -247,12 +247,10 @@ def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits():
         f"The plan of {report.written.name} fits: GPU:0, its fullest device, takes 500 B of 600 B, 16.7% "
         "of it free."
     )
-    splitting = Splitting("", 8, 2, "whole")
-    form = Form(dataclasses.replace(report.problem, splitting=splitting))
-    in_parts = fit_sentences(dataclasses.replace(report, form=form))[0]
-    assert in_parts.startswith("No single device holds the step with its batch in 2 parts: "), (
-        "the whole may fit"
-    )
+    form = Form(dataclasses.replace(report.problem, splitting=Splitting("", 8, 2, "whole")))
+    assert fit_sentences(dataclasses.replace(report, form=form))[0].startswith(
+        "No single device holds the step with its batch in 2 parts: "
+    ), "the whole may fit"
     told = summary(report)["single_device_needs"]
     assert isinstance(told, dict)
     assert (told["needed_bytes"], told["has_bytes"]) == (800, 600)

@@ -292,8 +292,7 @@ def test_a_plan_of_tensorflow_1_is_replaced_whole(tmp_path):
 
 def test_a_pinned_problem_has_plans_that_agree(two, tmp_path):
     path, plans = two
-    scaled = plans["scaled"].problem
-    held = pinned(Item.from_saved_model(path, "scaled"), scaled, plans["power"])
+    held = pinned(Item.from_saved_model(path, "scaled"), plans["scaled"].problem, plans["power"])
     agreeing = Placement(held, held.everything_on(1))
     assert agreeing.device_names["weights"].endswith("CPU:0")
     assert len(set(agreeing.device_names.values())) == 2

@@ -107,8 +107,7 @@ def a_hash_table(folder: pathlib.Path) -> Example:
     module = Lookup(words)
     tf.saved_model.save(module, str(folder / "table"), signatures={"serving_default": module.embed})
     words.unlink()
-    questions = {"serving_default": {"words": np.array([b"Banana", b"durian"], object)}}
-    return Example(folder / "table", questions)
+    return Example(folder / "table", {"serving_default": {"words": np.array([b"Banana", b"durian"], object)}})
 
 
 class Examples(tf.Module):
@@ -177,8 +176,7 @@ def a_call_from_tensorflow_1(folder: pathlib.Path) -> Example:
         y, n = step(*tf.split(x, 2, axis=1))
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y, "n": n})
-    question = np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)
-    return Example(path, {"serving_default": {"x": question}})
+    return Example(path, {"serving_default": {"x": np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)}})
 
 
 def references_on_devices(folder: pathlib.Path, seed: int) -> Example:
@@ -203,8 +201,7 @@ def references_on_devices(folder: pathlib.Path, seed: int) -> Example:
             y = tf.nn.relu(hidden @ left)
         with anywhere():
             z = hidden @ right + tf.reduce_mean(tf.nn.embedding_lookup(shared, [0, 2]))
-        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-        with tf.compat.v1.Session(config=config) as session:
+        with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(allow_soft_placement=True)) as session:
             session.run(tf.compat.v1.global_variables_initializer())
             signature = tf.compat.v1.saved_model.predict_signature_def
             signatures = {
@@ -274,8 +271,7 @@ class RaggedWords(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed(self, sentences):
-        words = tf.strings.split(tf.strings.lower(sentences))
-        ids = tf.ragged.map_flat_values(self.table.lookup, words)
+        ids = tf.ragged.map_flat_values(self.table.lookup, tf.strings.split(tf.strings.lower(sentences)))
         embedded = tf.ragged.map_flat_values(lambda one: tf.gather(self.embedding, one), ids)
         count = tf.map_fn(lambda row: tf.cast(tf.size(row), tf.float32), ids, fn_output_signature=tf.float32)
         return {"mean": tf.reduce_mean(embedded, axis=1), "ids": ids.to_tensor(-1), "count": count}

@@ -66,8 +66,7 @@ def test_a_saved_model_keeps_its_values(tmp_path):
     export_saved_model(source, target, {"serving_default": Placement(problem, rows)})
     config = v1.ConfigProto(device_count={"CPU": NUM_DEVICES}, allow_soft_placement=False)
     with tf.Graph().as_default(), v1.Session(config=config) as session:
-        loaded = v1.saved_model.loader.load(session, ["serve"], target)
-        signature = loaded.signature_def["serving_default"]
+        signature = v1.saved_model.loader.load(session, ["serve"], target).signature_def["serving_default"]
         found = session.run(signature.outputs["y"].name, {signature.inputs["x"].name: given})
     assert np.array_equal(variable.value, kept)
     assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)

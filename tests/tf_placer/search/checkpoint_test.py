@@ -59,8 +59,7 @@ def test_both_come_back(tmp_path):
 
 
 def test_a_new_folder_is_claimed_at_once(tmp_path):
-    checkpoint = Checkpoint(tmp_path, IDENTITY, 0.0)
-    assert checkpoint.recorder is None
+    assert Checkpoint(tmp_path, IDENTITY, 0.0).recorder is None
     with pytest.raises(InputError, match=r"holds a search with seed 3, not 4; give that, or another folder"):
         Checkpoint(tmp_path, {**IDENTITY, "seed": 4}, 0.0)
     again = Checkpoint(tmp_path, IDENTITY, 0.0)
@@ -106,8 +105,7 @@ def test_saves_are_some_time_apart_but_the_last_one_is_made(tmp_path):
     checkpoint = Checkpoint(tmp_path, IDENTITY, 1000.0)
     for rounds, last in ((1, False), (2, False), (3, True)):
         checkpoint.save(rounds, lambda rounds=rounds: state(rounds), last)
-        kept = Checkpoint(tmp_path, IDENTITY, 0.0).recorder
-        assert kept == state(3 if last else 1)
+        assert Checkpoint(tmp_path, IDENTITY, 0.0).recorder == state(3 if last else 1)
     before = os.stat(tmp_path / FILE_NAME).st_ino
     checkpoint.save(3, lambda: state(3), last=True)
     assert os.stat(tmp_path / FILE_NAME).st_ino == before, "it was saved already"

@@ -81,9 +81,8 @@ def test_hdp_finds_the_optimum(seed):
 def test_hdp_ends_sampling_better_than_the_best_it_began_with(seed):
     # Four GPUs, or the first samples have the optimum among them. Every sample is the policy's own.
     problem = multi_branch_problem(Cluster.preset("k40x4"), branches=16, depth=8)
-    start = problem.everything_on(0)
     result = search(
-        problem, "hdp", budget_evaluations=1 + EVALUATIONS, seed=seed, start=start,
+        problem, "hdp", budget_evaluations=1 + EVALUATIONS, seed=seed, start=problem.everything_on(0),
         config={"incumbent": False},
     )  # fmt: skip
     first_best_s = result.history[1].best_s

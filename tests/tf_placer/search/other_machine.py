@@ -71,8 +71,7 @@ class OtherMachine:
         if self._race_error:
             raise self._race_error
         own = np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()
-        others = [[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]
-        return [*own, *others]
+        return [*own, *[[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]]
 
 
 def live(problem, machine, method="random", evaluations=600, budget_s=math.inf, make_parts=None, fleet=None):

@@ -165,8 +165,7 @@ def test_workers_listen_on_the_loopback_alone_unless_they_are_to_be_open(monkeyp
 
 def is_loopback(address: str) -> bool:
     parsed = ipaddress.ip_address(address)
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_loopback
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 @pytest.mark.parametrize("users_own", ["", "libm.so.6", "libm.so.6:libdl.so.2"])

@@ -133,8 +133,7 @@ def test_a_problem_without_a_choice_has_one_placement(devices):
     allowed = np.eye(devices, dtype=bool)[np.arange(3) % devices]
     problem = problem_of([1] * 3, [(0, 1)], cluster=small_cluster(devices), allowed=allowed)
     inputs, policy = inputs_of(problem), HdpPolicy(CONFIG, seed=0)
-    noise = policy.draw_noise(inputs, tf.constant(0.1), SEED)
-    actions, scores = policy.sample(inputs, noise, SEED)
+    actions, scores = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.1), SEED), SEED)
     expected = (np.arange(3) % devices).tolist()
     assert policy.placements(inputs, actions).numpy().tolist() == [expected] * 6
     assert scores.group_log_prob.numpy().tolist() == [0]
@@ -176,8 +175,7 @@ def test_an_untrained_policy_is_unsure(policy, inputs, noise, drawn):
     _, scores = drawn
     # Features are at most about 2 and Sonnet's weights keep activations near 1, so no group is near certain:
     # half of the uniform entropy is a floor with much room. (The old file's summed log-probability was -0.3.)
-    entropy = masked.entropy(policy._group_logits(inputs, noise)[1])
-    assert float(tf.reduce_mean(entropy)) > 0.5 * math.log(6)
+    assert float(tf.reduce_mean(masked.entropy(policy._group_logits(inputs, noise)[1]))) > 0.5 * math.log(6)
     assert float(scores.group_log_prob[0]) < -0.5 * PROBLEM.num_units
     # Log-odds of a device move by at most about 1.4 from where they begin (see the Placer's tests).
     unbiased = inputs_of(PROBLEM, dataclasses.replace(CONFIG, start_probability=0.0))
@@ -298,8 +296,7 @@ def test_without_first_groups_all_groups_of_a_class_are_alike():
 @pytest.fixture(scope="module")
 def graph():
     """Units 0 = {a}, 1 = {b, c}, 2 = {d}, 3 = {e}; edges 0 -> 1, 0 -> 2, 1 -> 3, 2 -> 3."""
-    problem = problem_of([1] * 4, [(0, 1), (0, 2), (1, 3), (2, 3)], 1000)
-    graph = graph_inputs(problem, landmarks=3, seed=0)
+    graph = graph_inputs(problem_of([1] * 4, [(0, 1), (0, 2), (1, 3), (2, 3)], 1000), landmarks=3, seed=0)
     return graph._replace(
         type_of_op=tf.constant(type_numbers(["Relu", "Const", "MatMul", "MatMul", "Relu"])),
         unit_of_op=tf.constant([0, 1, 1, 2, 3]),

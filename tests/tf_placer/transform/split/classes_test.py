@@ -107,8 +107,7 @@ def chained(x, w):
 
 
 def looked_up(x, w):
-    ids = tf.cast(tf.abs(x[:, :2]) * 10.0, tf.int32) % FEATURES
-    return tf.nn.embedding_lookup(w, ids, max_norm=0.7)
+    return tf.nn.embedding_lookup(w, tf.cast(tf.abs(x[:, :2]) * 10.0, tf.int32) % FEATURES, max_norm=0.7)
 
 
 PROGRAMS = (
