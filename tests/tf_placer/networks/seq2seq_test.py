@@ -10,13 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import draw_weights
-from tf_placer.networks.seq2seq import (
-    Decoded,
-    DeviceChoices,
-    DeviceScorer,
-    ProjectedLstm,
-    Seq2SeqPlacer,
-)
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
 
 M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 9
 NO_NOISE = tf.zeros([1, 1, 1, 1])

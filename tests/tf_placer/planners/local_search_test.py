@@ -17,12 +17,7 @@ from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
-from tf_placer.planners.local_search import (
-    LocalSearch,
-    LocalSearchConfig,
-    SimulatedLocalSearch,
-    move_tables,
-)
+from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, SimulatedLocalSearch, move_tables
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.transform.split.plans import copies_of_units, data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program

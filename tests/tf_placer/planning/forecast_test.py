@@ -21,15 +21,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.planning import forecast
 from tf_placer.planning import forms as planning_forms
-from tf_placer.planning.forecast import (
-    MEASURE,
-    RACE,
-    START,
-    Forecast,
-    LiveConfig,
-    searchers,
-    searching,
-)
+from tf_placer.planning.forecast import MEASURE, RACE, START, Forecast, LiveConfig, searchers, searching
 from tf_placer.planning.forms import Form, estimated_in_parts
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import DATA_PARALLEL, Kept, Note, Outcome, Timed, with_data_parallel

@@ -56,11 +56,6 @@ def _bands(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     return tf.linalg.diag(x @ w, k=(0, n - 1), num_rows=d, num_cols=d + n - 1)
 
 
-def _scatter_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n, d = x.shape
-    return tf.scatter_nd(((tf.range(n) + 1) % n)[:, None], x @ w, [n, d]) * x
-
-
 def _unique(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     values, where = tf.unique(_labels(x, 3))
     return (x @ w) * tf.cast(tf.gather(values, where) + where, tf.float32)[:, None]
@@ -140,7 +135,9 @@ PROGRAMS: Mapping[str, Body] = {
         @ (x @ w)
     ),
     "one_hot_batch": lambda x, w: tf.one_hot(_labels(x, _rows(x)), _rows(x)) @ (x @ w),
-    "scatter_rows": _scatter_rows,
+    "scatter_rows": lambda x, w: (
+        tf.scatter_nd((tf.range(_rows(x))[:, None] + 1) % _rows(x), x @ w, x.shape) * x
+    ),
     "tensor_scatter": lambda x, w: tf.tensor_scatter_nd_add(
         x @ w, tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1), tf.reduce_sum(x, 1)
     ),
