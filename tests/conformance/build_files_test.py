@@ -97,15 +97,14 @@ def test_build_files_are_short(root):
 
 def test_every_test_file_has_a_test(root):
     # Bazel's runner accepts a file whose tests are all slow, so an empty file must be caught here.
-    empty = [
+    assert [
         str(file.relative_to(root))
         for file in (root / "tests").rglob("*_test.py")
         if not any(
             isinstance(node, ast.FunctionDef) and node.name.startswith("test")
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         )
-    ]
-    assert empty == []
+    ] == []
 
 
 def test_bazel_compiles_the_op_as_the_package_does(root):

@@ -334,7 +334,6 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
     plans = (fused, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis])
     rows_of_two = (tf_placer.Decisions([[0, 1, 1]]), [0, 1], [[0]], [[0.5, 0]], [[2**40, 0]])
     legal_of_two = (*rows_of_two, [[0, 2]], [[-1, 0]])
-    two_flags = np.array([False, True])
     return {
         "RuntimeEvaluator.evaluate.device_of_unit": rows,
         "RuntimeEvaluator.race.device_of_unit": raced,
@@ -367,6 +366,6 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "Measurement.status": (0, [0], np.array([0, 0]), np.array([1])),
         "Measurement.messages": ("", (3,), ("", "")),
         "Measurement.spread_s": (0.0, np.array([0.0, 1.0])),
-        "Measurement.stopped_early": (False, two_flags),
+        "Measurement.stopped_early": (False, np.array([False, True])),
         "Status.value": (-1, 9),
     }

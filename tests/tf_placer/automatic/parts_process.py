@@ -368,8 +368,7 @@ def plans_in_parts() -> list[tuple[Any, list[int], bool]]:
 
 def plans_for_a_later_process_are_made() -> bool:
     found = plans_in_parts()
-    note = json.dumps([row for _, row, _ in found])
-    pathlib.Path(SETTINGS["cache_dir"], "made_before").write_text(note)
+    pathlib.Path(SETTINGS["cache_dir"], "made_before").write_text(json.dumps([row for _, row, _ in found]))
     return all(is_right for _, _, is_right in found) and is_split(found[0][0])
 
 

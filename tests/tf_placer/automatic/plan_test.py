@@ -104,8 +104,7 @@ def test_a_kept_plan_that_fuses_what_stays_outside_now_is_searched_anew(item, tm
     _, key, value = kept_in(tmp_path)
     for fused, is_taken in ((problem.fusible_of_op, True), (~problem.fusible_of_op, False)):
         assert fused.any()
-        clusters = np.where(fused, 0, -1).tolist()
-        Cache(tmp_path).save(key, deciding(value, cluster_of_op=clusters))
+        Cache(tmp_path).save(key, deciding(value, cluster_of_op=np.where(fused, 0, -1).tolist()))
         assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache is is_taken
     assert "is damaged" in caplog.text
 

@@ -26,7 +26,6 @@ def random_list_inputs(rng: np.random.Generator) -> ListInputs:
     flow = np.triu(rng.random((nodes, nodes)) * (rng.random((nodes, nodes)) < 0.4), k=1)
     here, there = np.nonzero(flow + flow.T)
     links = rng.random((2, devices, devices)) * (1 - np.eye(devices))
-    offset = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes))])
     return ListInputs(
         legal=legal,
         work=rng.random((nodes, devices)),
@@ -37,7 +36,7 @@ def random_list_inputs(rng: np.random.Generator) -> ListInputs:
         window=rng.random((nodes, bins)),
         context=rng.normal(size=(nodes, len(CONTEXT))),
         order_features=rng.normal(size=(nodes, len(ORDER))),
-        neighbor_offset=offset.astype(np.int32),
+        neighbor_offset=np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes))]).astype(np.int32),
         neighbor=there.astype(np.int32),
         neighbor_bytes=3 * (flow + flow.T)[here, there],
         from_neighbor=rng.random(len(here)) < 0.5,

@@ -26,8 +26,7 @@ VIEW = arrays(3, [(0, 0, [1]), (1, 50, [2]), (2, 50, [])], [0, 1, 1], alias_of_t
 def outcome(inputs, *device_of_unit):
     """(runtime, peaks, starts, ends) of one placement, after the reference has confirmed them."""
     placement = np.array([device_of_unit], np.int32)
-    step = simulate(inputs, placement, with_schedule=True)
-    result = tuple(field.numpy()[0].tolist() for field in step[:4])
+    result = tuple(field.numpy()[0].tolist() for field in simulate(inputs, placement, with_schedule=True)[:4])
     assert result == tuple(reference_simulate(inputs, placement[0]))[:4]
     return result
 
@@ -307,8 +306,7 @@ def check_equal(seed, inputs, device_of_unit, *priority_of_op):
     """Compares the op with the reference on placements, which may have priorities of their own."""
     cost = simulate(inputs, device_of_unit, *priority_of_op)
     schedule = simulate(inputs, device_of_unit, *priority_of_op, with_schedule=True)
-    rows = zip(device_of_unit, *priority_of_op, strict=True)
-    expected = [reference_simulate(inputs, *row) for row in rows]
+    expected = [reference_simulate(inputs, *row) for row in zip(device_of_unit, *priority_of_op, strict=True)]
     for name in ("runtime_ns", "peak_bytes", "start_ns", "end_ns"):
         values = [getattr(one, name) for one in expected]
         np.testing.assert_array_equal(getattr(schedule, name), values, f"seed {seed}")

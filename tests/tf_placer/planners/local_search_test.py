@@ -87,8 +87,7 @@ def test_pieces_of_one_kind_leave_what_others_wait_for():
     tables = move_tables(problem, config)
     # 40 - (10 + 5), 40 - (20 + 5) and 40 - (30 + 5) ns of slack, all above 40 / 20.
     assert tables.kind_of_unit.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    rows = proposals(begun(problem, np.zeros(7), config), 60)
-    kinds = [set(tables.kind_of_unit[row > 0]) for row in rows]
+    kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(begun(problem, np.zeros(7), config), 60)]
     assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
 
 

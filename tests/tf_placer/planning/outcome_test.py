@@ -45,10 +45,9 @@ PLACEMENT, CORRECTION = striped(layered_problem(40)), Correction(compute=2.0)
 def kept_outcome() -> Outcome:
     """A function's plan with something in every field that is kept."""
     times = {"simulated_s": 0.3, "measured_s": 0.35, "raced_s": 0.2, "spread_s": (0.19, 0.22)}
-    plan = Timed.simulated("local_search", PLACEMENT, **times, is_clear=False)
     outcome = Outcome(
         Form(CORRECTION.apply(PLACEMENT.problem)),
-        plan,
+        Timed.simulated("local_search", PLACEMENT, **times, is_clear=False),
         (
             Timed(AS_IT_IS, raced_s=0.1, spread_s=(0.09, 0.11)),
             Timed("split", PLACEMENT, raced_s=0.4, search_s=3.0),

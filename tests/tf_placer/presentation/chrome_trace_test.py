@@ -231,10 +231,9 @@ def test_lanes_by_hand():
 def test_lanes_of_random_spans():
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        starts = rng.integers(0, 20, 30)
         spans = [
             (int(start), int(start + length))
-            for start, length in zip(starts, rng.integers(1, 9, 30), strict=True)
+            for start, length in zip(rng.integers(0, 20, 30), rng.integers(1, 9, 30), strict=True)
         ]
         lanes = lanes_of(spans)
         open_at = [sum(start <= moment < end for start, end in spans) for moment in range(30)]

@@ -27,12 +27,11 @@ def test_units_of_what_needs_this_process_come_here():
     item = Item.from_function(tf.function(lambda x: tf.abs(next(rows) + x)), tf.constant(1, tf.int64))
     planned = dict.fromkeys(item.index.names, WORKER)
     found = with_host_ops_here(item, planned)
-    here = {
+    assert {
         op_type
         for name, op_type in zip(item.index.names, item.index.op_types, strict=True)
         if found[name] == HERE
-    }
-    assert here == {"Placeholder", "IteratorGetNext"}  # the iterator and what reads it
+    } == {"Placeholder", "IteratorGetNext"}  # the iterator and what reads it
     assert set(planned.values()) == {WORKER}
 
 

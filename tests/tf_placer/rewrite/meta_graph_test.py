@@ -141,10 +141,9 @@ def test_an_order_is_written_as_control_inputs_where_the_ops_are(where, monkeypa
     if where == "inside":
         nodes = placed.graph_def.library.function[0].node_def
         path = next(node.name for node in placed.graph_def.node if node.op.endswith("PartitionedCall")) + "/"
-    controls = {
+    assert {
         (path + text[1:], path + node.name) for node in nodes for text in node.input if text.startswith("^")
-    }
-    assert controls == edges
+    } == edges
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.import_graph_def(placed.graph_def, name="")
         session.run("y:0", {"x:0": np.zeros([64, 64])})

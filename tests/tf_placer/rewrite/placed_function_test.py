@@ -205,8 +205,7 @@ def test_result_of_a_branch_named_as_its_input():
         return y * 3.0, y * 5.0
 
     x = tf.constant(0.5)
-    found = place_some(f, {"cond/Identity": 1, "mul": 2}, x)(x)
-    assert [float(value) for value in found] == [0.75, 1.25]
+    assert [float(value) for value in place_some(f, {"cond/Identity": 1, "mul": 2}, x)(x)] == [0.75, 1.25]
 
 
 def test_variable_passed_as_an_argument_is_refused():

@@ -37,10 +37,9 @@ def place_some(function, device_of_op: dict[str, int], *example_args):
 
 
 def are_close(expected: object, found: object) -> bool:
-    pairs = zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
     return all(
         np.abs(np.asarray(a) - np.asarray(b)).max() <= CLOSE * max(np.abs(np.asarray(a)).max(), 1e-3)
-        for a, b in pairs
+        for a, b in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
     )
 
 

@@ -301,11 +301,10 @@ def test_layers_of_any_batch():
     image, series = keras.Input((8, 8, 2)), keras.Input((3, 8))
     pooled = layers.MaxPooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(image)))
     attended = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(series, series) + series)
-    models = (
+    for model in (
         keras.Model(image, layers.Dense(3)(layers.Flatten()(layers.Conv2D(4, 3, strides=2)(pooled)))),
         keras.Model(series, layers.Dense(3)(layers.LSTM(4)(attended))),
-    )
-    for model in models:
+    ):
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             source, target = pathlib.Path(name) / "model", pathlib.Path(name) / "placed"

@@ -289,8 +289,7 @@ def race(track, rounds=20, **options):
 
 def test_every_program_is_warmed_up_and_timed_in_turn():
     track = Track([1.0, 1.0])
-    samples = race(track, rounds=4, warmup_rounds=3)
-    assert [len(s) for s in samples] == [4, 4]
+    assert [len(s) for s in race(track, rounds=4, warmup_rounds=3)] == [4, 4]
     assert track.runs == [7 + 2, 7 + 1], "and nobody's turn comes right after its own"
 
 
@@ -375,6 +374,5 @@ def test_a_race_that_has_to_end_has_whole_rounds_and_one_in_any_case():
     for step_s, until_s, rounds in ((1.0, 0.0, 1), (1.0, 7.0, 2), (1.0, 100.0, 20), (0.1, 0.0, TELLING)):
         limit = Limit((track := Track([step_s] * 2, noise=0.0)).clock)
         limit.ends_in(until_s)
-        samples = race(track, confidence=1, limit=limit)
-        assert [len(one) for one in samples] == [rounds] * 2
+        assert [len(one) for one in race(track, confidence=1, limit=limit)] == [rounds] * 2
     assert [clearly_slower([2.0] * turns, [1.0] * 9) for turns in (TELLING - 1, TELLING)] == [False, True]

@@ -337,8 +337,7 @@ def test_a_journal_of_the_callers_own_is_used(tmp_path):
 def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
     class NothingRuns(Measuring):
         def evaluate(self, device_of_unit):
-            illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
-            return super().evaluate(illegal)
+            return super().evaluate(np.full_like(device_of_unit, PROBLEM.num_devices))
 
     starts = Starts(PROBLEM, NothingRuns(PROBLEM), methods.having(Role.BESIDE))
     assert starts.single_device_s is None

@@ -41,11 +41,10 @@ class OtherMachine:
         self.evaluated += len(plans)
         rows = decisions_of(plans, self._simulator.problem).device_of_unit
         failed = np.array([self._fails(row) for row in rows])
-        status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
         return Measurement(
             np.where(failed, np.nan, self._alone * self._times(plans)),
             None,
-            status,
+            np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32),
             tuple("too large" if one else "" for one in failed),
         )
 

@@ -79,8 +79,7 @@ def test_of_several_starts_all_are_tried(pair, method):
         times_s = [
             search(pair, "local_search", Budget(evaluations=1), start=np.array(row)).runtime_s for row in rows
         ]
-        best = rows[int(np.argmin(times_s))]
-        assert found.placement.device_of_unit.tolist() == best
+        assert found.placement.device_of_unit.tolist() == rows[int(np.argmin(times_s))]
         assert found.history[0].evaluations == len(rows)
         plans = [Placement(pair, row) for row in rows]
         again = search(pair, method, budget_evaluations=len(rows), start=plans)

@@ -134,8 +134,7 @@ def test_a_problem_without_a_choice_has_one_placement(devices):
     problem = problem_of([1] * 3, [(0, 1)], cluster=small_cluster(devices), allowed=allowed)
     inputs, policy = inputs_of(problem), HdpPolicy(CONFIG, seed=0)
     actions, scores = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.1), SEED), SEED)
-    expected = (np.arange(3) % devices).tolist()
-    assert policy.placements(inputs, actions).numpy().tolist() == [expected] * 6
+    assert policy.placements(inputs, actions).numpy().tolist() == [(np.arange(3) % devices).tolist()] * 6
     assert scores.group_log_prob.numpy().tolist() == [0]
     assert np.isfinite(scores.device_log_prob).all()
 
@@ -181,8 +180,7 @@ def test_an_untrained_policy_is_unsure(policy, inputs, noise, drawn):
     unbiased = inputs_of(PROBLEM, dataclasses.replace(CONFIG, start_probability=0.0))
     for log_odds, devices in ((math.log(9), scores), (0.0, policy.sample(unbiased, noise, SEED)[1])):
         p = 1 / (1 + math.exp(-(log_odds + 1.4)))
-        least = -(p * math.log(p) + (1 - p) * math.log(1 - p))
-        assert float(tf.reduce_mean(devices.device_entropy)) > least
+        assert float(tf.reduce_mean(devices.device_entropy)) > -(p * math.log(p) + (1 - p) * math.log(1 - p))
 
 
 def test_the_start_device_is_preferred_about_as_asked(drawn):
@@ -248,8 +246,7 @@ def test_dense_columns_have_mean_0_and_deviation_1(inputs):
     np.testing.assert_allclose(dense[:, varies].std(axis=0), 1, rtol=1e-2)
     # One of U standardized numbers is at most sqrt(U - 1).
     assert np.abs(dense).max() <= np.sqrt(PROBLEM.num_units - 1) + 1e-3
-    again = tf.function(lambda given: given)(inputs)
-    assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))
+    assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(tf.function(lambda given: given)(inputs)))
 
 
 def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():

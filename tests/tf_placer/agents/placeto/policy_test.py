@@ -174,8 +174,7 @@ def test_what_is_legal_for_a_group_is_legal_for_all_of_it(seed):
     np.testing.assert_array_equal(graph.groups.legal[graph.groups.group_of_unit], problem.allowed)
     assert set(graph.groups.group_of_unit) == set(range(graph.groups.count))
     # Those with a choice are visited, by the start of their leaders, and an op after those it waits for.
-    choice = np.flatnonzero(graph.groups.legal.sum(axis=1) > 1)
-    assert sorted(graph.visited) == choice.tolist()
+    assert sorted(graph.visited) == np.flatnonzero(graph.groups.legal.sum(axis=1) > 1).tolist()
     assert (np.diff(graph.start[graph.visited]) >= 0).all()
     inside = graph.groups.group_of_unit[problem.unit_of_op[graph.leader]]
     np.testing.assert_array_equal(inside, np.arange(graph.groups.count))

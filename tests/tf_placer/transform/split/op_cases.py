@@ -144,14 +144,13 @@ def _normalization(rng: np.random.Generator, batch: int) -> Arguments:
 
 def _normalization_gradient(rng: np.random.Generator, batch: int, more: bool = False) -> Arguments:
     x = examples(rng, batch, 2, 2, WIDTH)
-    found = {
+    return {
         "y_backprop": examples(rng, batch, 2, 2, WIDTH),
         "x": x,
         "scale": examples(rng, WIDTH),
         "reserve_space_1": x.mean((0, 1, 2)),
         "reserve_space_2": x.var((0, 1, 2)),
-    }
-    return found | ({"reserve_space_3": np.zeros([0], np.float32)} if more else {})
+    } | ({"reserve_space_3": np.zeros([0], np.float32)} if more else {})
 
 
 def _positive(rng: np.random.Generator, batch: int) -> np.ndarray:

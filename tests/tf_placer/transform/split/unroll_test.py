@@ -58,8 +58,7 @@ def recurrent(weights: tf.Variable, rows: tf.Tensor, steps: int | tf.Tensor = TI
         state = tf.tanh(taken.read(t) + state @ weights)
         return t + 1, state, kept.write(t, state)
 
-    zeros = tf.zeros([BATCH, weights.shape[0]])
-    loop = (tf.constant(0), zeros, tf.TensorArray(tf.float32, TIME))
+    loop = (tf.constant(0), tf.zeros([BATCH, weights.shape[0]]), tf.TensorArray(tf.float32, TIME))
     _, _, kept = tf.while_loop(lambda t, *_: t < steps, body, loop, maximum_iterations=TIME)
     return tf.transpose(kept.stack(), [1, 0, 2])
 
