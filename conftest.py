@@ -59,7 +59,6 @@ LONGEST_FIRST = (
     "tf_placer/planning/race_test.py",
     "tf_placer/transform/split/programs_test.py",
     "tf_placer/command_line/workload_facts_test.py",
-    "tf_placer/evaluation/audit_workloads_test.py",
     "corpus/corpus_test.py",
     "conformance/methods_test.py",
     "tf_placer/automatic/auto_place_uses_test.py",

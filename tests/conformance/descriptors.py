@@ -388,7 +388,6 @@ class NetworkDescriptor:
 
     @property
     def name(self) -> str:
-        """Of the class."""
         return type(self.make()).__name__
 
 

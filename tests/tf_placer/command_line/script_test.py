@@ -87,7 +87,6 @@ def script(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def shapes(script: pathlib.Path, name: str, args: str | None = None) -> list[tuple[int, ...]]:
-    """Of what is fed."""
     return [feed.shape for feed in script_item(Script.named(f"{script}:{name}"), args, 32).feeds]
 
 

@@ -239,7 +239,6 @@ def test_there_are_as_many_weights_as_the_network_has_and_nobody_changes_them():
 
 
 def chain(allowed: np.ndarray | None = None) -> Problem:
-    """Eight units, a group each."""
     more = {} if allowed is None else {"allowed": allowed}
     return problem_of([10] * 8, [(i, i + 1) for i in range(7)], 100, **more)
 

@@ -73,7 +73,6 @@ class TwoSignatures(tf.Module):
 
 
 def several_signatures(folder: pathlib.Path) -> Example:
-    """``TwoSignatures``, saved."""
     module = TwoSignatures()
     signatures = {"power": module.power, "scaled": module.scaled}
     tf.saved_model.save(module, str(folder / "module"), signatures=signatures)
@@ -129,7 +128,6 @@ class Examples(tf.Module):
 
 
 def string_inputs(folder: pathlib.Path) -> Example:
-    """``Examples``, saved."""
     module = Examples()
     tf.saved_model.save(module, str(folder / "strings"), signatures={"serving_default": module.classify})
     protos = [
@@ -278,7 +276,6 @@ class RaggedWords(tf.Module):
 
 
 def ragged_words(folder: pathlib.Path) -> Example:
-    """``RaggedWords``, saved."""
     (folder / "vocabulary.txt").write_text("apple\nbanana\ncherry\n")
     module = RaggedWords(folder / "vocabulary.txt")
     tf.saved_model.save(module, str(folder / "ragged"), signatures=module.embed)
@@ -306,7 +303,6 @@ class Detector(tf.Module):
 
 
 def a_detector(folder: pathlib.Path) -> Example:
-    """``Detector``, saved."""
     module = Detector()
     tf.saved_model.save(module, str(folder / "detector"), signatures=module.detect)
     images = [tf.io.encode_png(np.full((5, 9, 3), value, np.uint8)).numpy() for value in (0, 7, 200)]

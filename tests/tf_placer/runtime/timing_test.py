@@ -80,7 +80,6 @@ def test_timing_that_has_to_end_warms_up_once_and_times_a_few_steps(until_s, ste
 
 
 def burn(seconds: float) -> None:
-    """Takes a CPU for so long."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         pass

@@ -55,7 +55,6 @@ def state(rounds):
 
 
 def saved(folder, rounds=2, value=5.0):
-    """A folder with one save in it."""
     checkpoint = Checkpoint(folder, IDENTITY, 0.0)
     checkpoint.track(Learner(value), SETTINGS)
     checkpoint.save(rounds, lambda: state(rounds))

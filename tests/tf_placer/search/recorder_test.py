@@ -29,7 +29,6 @@ def round_of(times, valid=None, first=0):
 
 
 def devices(best):
-    """Of the one plan."""
     assert len(best) == 1
     return best.device_of_unit[0].tolist()
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.learned_list.learned_list import (
     CONTEXT,
@@ -29,6 +28,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 from tf_placer.training.teach import lesson_of
 
+CONFIG = LearnedListConfig(num_groups=8, passes=2, rules=8, elites=2, weights="")
 # Op 1 is on the longest way with op 3, op 2 is not.
 DIAMOND = problem_of(
     [[100, 200], [600, 600], [300, 300], [100, 100]],
