@@ -56,15 +56,13 @@ def nothing_of_other_files_is_looked_through() -> None:
 # Files of ten seconds and more, of processor time; the first ones have the slow tests that take longest.
 LONGEST_FIRST = (
     "docs/commands_run_test.py",
-    "tf_placer/planning/never_worse_test.py",
+    "tf_placer/planning/race_test.py",
     "tf_placer/transform/split/programs_test.py",
     "tf_placer/command_line/workload_facts_test.py",
-    "tf_placer/evaluation/audit_workloads_test.py",
     "corpus/corpus_test.py",
     "conformance/methods_test.py",
     "tf_placer/automatic/auto_place_uses_test.py",
     "tf_placer/main_test.py",
-    "tf_placer/evaluation/runtime_memory_test.py",
     "tf_placer/rewrite/saved_model_answers_test.py",
     "tf_placer/rewrite/placed_function_order_test.py",
     "equivalence/equivalence_test.py",

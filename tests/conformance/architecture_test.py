@@ -56,8 +56,7 @@ def band_of(name: str, bands: dict[str, int]) -> int:
     """
     parts = name.split(".")
     prefixes = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    listed = next((prefix for prefix in prefixes if prefix in bands), name)
-    return bands[listed]
+    return bands[next((prefix for prefix in prefixes if prefix in bands), name)]
 
 
 def test_every_folder_has_a_band(modules, bands):
@@ -157,11 +156,9 @@ def test_functions_fit_on_a_screen(root):
 
 def test_the_rules_see_a_violation(tmp_path):
     # The tests above pass on an empty list too; this one shows that the list fills.
-    low = tmp_path / "colocation" / "low.py"
-    high = tmp_path / "tf_placer" / "search" / "high.py"
     for file, text in (
-        (low, "def f():\n    from tf_placer.search import high\n"),
-        (high, "import colocation.low\n"),
+        (tmp_path / "colocation" / "low.py", "def f():\n    from tf_placer.search import high\n"),
+        (tmp_path / "tf_placer" / "search" / "high.py", "import colocation.low\n"),
     ):
         file.parent.mkdir(parents=True)
         file.write_text(text)

@@ -16,10 +16,9 @@ def packages_of(root: pathlib.Path) -> list[pathlib.Path]:
 
 def rules_of(package: pathlib.Path) -> dict[str, dict[str, ast.expr]]:
     """Rule or macro -> attributes, of a BUILD file; its syntax is a subset of Python's."""
-    tree = ast.parse((package / "BUILD").read_text(encoding="utf-8"))
     return {
         node.func.id: {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse((package / "BUILD").read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 
@@ -98,15 +97,14 @@ def test_build_files_are_short(root):
 
 def test_every_test_file_has_a_test(root):
     # Bazel's runner accepts a file whose tests are all slow, so an empty file must be caught here.
-    empty = [
+    assert [
         str(file.relative_to(root))
         for file in (root / "tests").rglob("*_test.py")
         if not any(
             isinstance(node, ast.FunctionDef) and node.name.startswith("test")
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         )
-    ]
-    assert empty == []
+    ] == []
 
 
 def test_bazel_compiles_the_op_as_the_package_does(root):

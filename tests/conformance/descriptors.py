@@ -103,10 +103,8 @@ METHODS = (
     # It was taught on steps of thousands of ops, not on this one.
     MethodDescriptor("go_zero_shot", GoZeroShotConfig(samples=8, steps=4), of_optimum=1.98, is_traced=True),
     MethodDescriptor(
-        "hdp",
-        dataclasses.replace(SMALL["hdp"], num_groups=8, landmarks=2, placements=10, regroup_after=10),
-        evaluations=800,
-        of_optimum=1.3,
+        "hdp", dataclasses.replace(SMALL["hdp"], num_groups=8, landmarks=2, placements=10, regroup_after=10),
+        evaluations=800, of_optimum=1.3,
     ),
     MethodDescriptor("heft", draws=False),
     MethodDescriptor("learned_list"),
@@ -128,10 +126,8 @@ METHODS = (
     MethodDescriptor("mincut", draws=False, missing=why_missing()),
     MethodDescriptor("peft", draws=False),
     MethodDescriptor(
-        "placeto",
-        PlacetoConfig(parts=18, width=8, rounds=1, landmarks=2, episodes=4, exploration=0.1),
-        evaluations=400,
-        of_optimum=1.3,
+        "placeto", PlacetoConfig(parts=18, width=8, rounds=1, landmarks=2, episodes=4, exploration=0.1),
+        evaluations=400, of_optimum=1.3,
     ),
     MethodDescriptor(
         "post", PostConfig(samples=128, epochs=1, learning_rate=0.2), evaluations=2000, of_optimum=1.02
@@ -392,7 +388,6 @@ class NetworkDescriptor:
 
     @property
     def name(self) -> str:
-        """Of the class."""
         return type(self.make()).__name__
 
 

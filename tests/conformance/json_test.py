@@ -53,7 +53,6 @@ def answer(*argv: str) -> tuple[int, Any]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """With plans."""
     folder = tmp_path_factory.mktemp("json")
     item = workloads.build("dense_small")
     for name, cluster in (("placement.json", "k40x2"), ("one.json", "p100x1")):

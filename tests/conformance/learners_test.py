@@ -112,8 +112,7 @@ def test_the_gain_is_of_what_was_drawn():
         def learn(self, *told: Any) -> None:
             self._updates += 1
 
-    knows = dataclasses.replace(TINY, build=Knows)
-    assert gain(knows, None, 2 * WINDOW, shuffled=True) == pytest.approx(1)
+    assert gain(dataclasses.replace(TINY, build=Knows), None, 2 * WINDOW, shuffled=True) == pytest.approx(1)
 
 
 # How many are drawn for an update, whatever a config calls it.
@@ -130,9 +129,8 @@ def test_it_learns_from_as_few_as_it_takes(method):
         least = {"post": 2, "tabular": 2}.get(method.name, 1)
         config = dataclasses.replace(config, **{field: least})
     for problem in (PROBLEM, branches_problem(1, 1)):
-        found = search(problem, spec, 600, budget_evaluations=8, config=config)
         assert (
-            found.runtime_s
+            search(problem, spec, 600, budget_evaluations=8, config=config).runtime_s
             <= SimulatedEvaluator(problem).evaluate(problem.everything_on(0)[np.newaxis]).runtime_s
         )
 
@@ -157,8 +155,7 @@ def test_what_is_drawn_is_legal_and_scored_as_what_it_is(policy, seed):
         problem.check_legal(row)
     assert len(np.unique(placements, axis=0)) > 1
     assert np.isfinite(log_prob).all() and (np.array(log_prob) < 0).all()
-    scored = policy.score(network, inputs, actions)
-    np.testing.assert_allclose(scored, log_prob, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(policy.score(network, inputs, actions), log_prob, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.medium
@@ -200,7 +197,6 @@ def test_one_set_of_weights_serves_problems_of_any_size(policy):
         actions, log_prob = policy.sample(network, inputs, tf.constant([11, 12]))
         for row in np.array(policy.placements(network, inputs, actions)):
             problem.check_legal(row)
-        scored = policy.score(network, inputs, actions)
-        np.testing.assert_allclose(scored, log_prob, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(policy.score(network, inputs, actions), log_prob, rtol=1e-4, atol=1e-5)
     for variable, value in zip(network.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)

@@ -54,14 +54,12 @@ def test_every_import_is_declared(root, project):
 
 
 def test_every_requirement_is_pinned_within_its_range(project, pins):
-    texts = [*project["dependencies"], *project["optional-dependencies"]["test"]]
-    wrong = [
+    assert [
         text
-        for text in texts
+        for text in [*project["dependencies"], *project["optional-dependencies"]["test"]]
         for requirement in [Requirement(text)]
         if not requirement.specifier.contains(pins.get(canonicalize_name(requirement.name), "0.dev0"))
-    ]
-    assert wrong == [], "requirements.txt has no pin, or one outside the range, for these"
+    ] == [], "requirements.txt has no pin, or one outside the range, for these"
 
 
 def test_pins_are_complete_and_installed(pins):
@@ -70,10 +68,9 @@ def test_pins_are_complete_and_installed(pins):
         for distribution in importlib.metadata.distributions()
         if canonicalize_name(distribution.name) in pins
     }
-    other = [
+    assert [
         name for name, version in pins.items() if name not in installed or installed[name].version != version
-    ]
-    assert other == [], "`make setup` installs the pinned versions of these"
+    ] == [], "`make setup` installs the pinned versions of these"
     needed = {
         canonicalize_name(requirement.name)
         for distribution in installed.values()

@@ -25,10 +25,9 @@ def public_calls() -> dict[str, dict[str, Any]]:
 
     The annotation is a text, or a type with limits where fields are checked by their types.
     """
-    calls = dict(_calls())
     return {
         name: found
-        for name, call in calls.items()
+        for name, call in dict(_calls()).items()
         if name not in PACKAGE_MADE and (found := _arguments(name, call))
     }
 

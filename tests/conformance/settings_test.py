@@ -180,13 +180,12 @@ def formats_of_its_own(tree: ast.AST) -> list[int]:
 
 
 def test_times_and_shares_are_formatted_in_one_place(root):
-    offenders = [
+    assert [
         f"{module.path}:{line}"
         for name, module in source_modules(root).items()
         if name.startswith("tf_placer.") and name != ONE_PLACE
         for line in formats_of_its_own(module.tree)
-    ]
-    assert offenders == [], f"use {ONE_PLACE}, which shows neither nan nor -0.0"
+    ] == [], f"use {ONE_PLACE}, which shows neither nan nor -0.0"
 
 
 def test_the_rule_sees_a_violation():

@@ -16,10 +16,9 @@ FOLDERS = ("colocation", "tf_placer", "experiments", "tools", "tests", "conftest
 def run(root: pathlib.Path, *command: str) -> str:
     """Returns what a checker of the pinned requirements reports; empty when it is content."""
     # Bazel's PYTHONPATH names the runfiles, which mypy would then take for an installed package.
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     result = subprocess.run(
         [sys.executable, "-m", *command], cwd=root, capture_output=True, text=True, check=False,
-        timeout=240, env=environment,
+        timeout=240, env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
     )  # fmt: skip
     if f"No module named {command[0]}" in result.stderr:
         pytest.fail(f"{command[0]} is not installed; `pip install --requirement requirements.txt`")

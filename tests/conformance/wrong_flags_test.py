@@ -182,8 +182,7 @@ def test_a_flag_that_there_is_not(command, capsys):
 def test_a_flag_without_a_value(command, name, capsys):
     if kind_of(name) is not bool and name != "clear":
         assert run([command, f"--{name}"], quiet()) == 2
-        error = capsys.readouterr().err
-        assert error == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"
+        assert capsys.readouterr().err == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"
 
 
 def test_numpy_numbers_are_numbers():

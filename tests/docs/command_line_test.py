@@ -128,8 +128,7 @@ def test_the_page_has_the_exit_statuses(root):
 def test_the_page_has_the_files_of_a_run(root):
     rows = table_rows(root / PAGE)
     first = next(i for i, row in enumerate(rows) if row[0] == "file in `--out`")
-    listed = {code(row[0])[0] for row in rows[first + 1 :][: len(RESULTS)]}
-    assert listed == set(RESULTS)
+    assert {code(row[0])[0] for row in rows[first + 1 :][: len(RESULTS)]} == set(RESULTS)
 
 
 def test_the_page_has_the_keys_of_a_cluster_file(root):

@@ -143,7 +143,6 @@ def test_the_example_is_python(root):
 @pytest.mark.slow
 def test_the_example_runs(root, tmp_path):
     [example] = blocks(root / "README.md", "python")
-    printed = printed_by(
+    assert "train_step on local" in printed_by(
         [sys.executable, "-c", example.text], root, tmp_path, 400, XDG_CACHE_HOME=str(tmp_path)
     )
-    assert "train_step on local" in printed

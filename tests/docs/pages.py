@@ -13,8 +13,6 @@ _TABLE_ROW = re.compile(r"^\| (.*) \|$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block."""
-
     language: str  # the first word behind the fence
     note: str  # the rest of that line: the name of the file that it is, or ``not run``
     text: str  # what is in it

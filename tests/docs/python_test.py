@@ -89,8 +89,7 @@ def test_the_cells_are_the_examples(root, page):
 
 def trained(script: str, root: pathlib.Path, folder: pathlib.Path, timeout_s: float) -> str:
     """What a script prints that leaves a report."""
-    command = [sys.executable, "-c", script]
-    printed = printed_by(command, root, folder, timeout_s, CUDA_VISIBLE_DEVICES="")
+    printed = printed_by([sys.executable, "-c", script], root, folder, timeout_s, CUDA_VISIBLE_DEVICES="")
     assert (folder / "report.html").stat().st_size > 0
     return printed
 

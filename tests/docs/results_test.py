@@ -125,5 +125,4 @@ def test_a_command_that_does_not_exist_is_seen(root):
 
 
 def test_the_page_of_workloads_is_what_the_command_prints(root):
-    page = read(root / "docs" / "results" / "workloads.md")
-    assert f"\n\n{as_markdown(workloads.names())}\n\n" in page
+    assert f"\n\n{as_markdown(workloads.names())}\n\n" in read(root / "docs" / "results" / "workloads.md")

@@ -64,8 +64,7 @@ def test_a_device_without_a_kernel_is_refused():
 
 
 def test_the_face_is_what_completion_shows():
-    shown = [name for name in dir(tf_placer) if not name.startswith("__")]
-    assert shown == sorted(tf_placer.__all__)
+    assert [name for name in dir(tf_placer) if not name.startswith("__")] == sorted(tf_placer.__all__)
     assert {"__all__", "__doc__", "__version__"} <= set(dir(tf_placer))
     assert [name for name in dir(workloads) if not name.startswith("__")] == sorted(workloads.__all__)
 
@@ -85,8 +84,7 @@ def test_values_print_in_a_line_and_show_as_small_tables():
     plan = result.placement
     ordered = tf_placer.Placement(problem, plan.device_of_unit, np.arange(problem.num_ops, dtype=np.int32))
     measurement = tf_placer.SimulatedEvaluator(problem).evaluate(plan.decisions)
-    values = (item, problem, result, plan, ordered, plan.decisions, measurement)
-    for value in values:
+    for value in (item, problem, result, plan, ordered, plan.decisions, measurement):
         assert "\n" not in repr(value) and len(repr(value)) < 200, repr(value)
     assert repr(problem) == (
         f"<Problem '<a & b>': {problem.num_ops} ops in {problem.num_units} units on 3 devices of 'p100x2'>"

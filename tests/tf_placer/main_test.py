@@ -82,8 +82,7 @@ duplex = true
 def command(*argv: str) -> tuple[int, str]:
     """Exit status and standard output of one command run in this process."""
     console = rich.console.Console(file=io.StringIO(), width=200)
-    status = run(argv, console)
-    return status, console.file.getvalue()
+    return run(argv, console), console.file.getvalue()
 
 
 def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
@@ -111,8 +110,7 @@ def test_place_writes_summary_placement_and_graph(tmp_path):
     [step] = [event for event in events if event["ph"] == "X" and event["cat"] == "step"]
     assert (step["ts"], step["dur"]) == (0, pytest.approx(1e6 * summary["runtime_s"]))
     assert summary.keys() >= _KEYS
-    item = workloads.build("dense_small")
-    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    problem = analytic_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
     wanted = ["dense_small", "k40x2", "random", 3, 32, problem.num_ops, problem.num_units]
     assert [
         summary[k] for k in ("workload", "cluster", "method", "seed", "evaluations", "ops", "units")
@@ -176,8 +174,7 @@ def test_compare_tells_of_every_planner_what_it_found(tmp_path):
 
 
 def test_compare_gives_every_method_the_same_evaluations(tmp_path):
-    arguments = place_arguments(tmp_path, method=None)[1:]
-    status, _ = command("compare", *arguments, "--methods=single,random")
+    status, _ = command("compare", *place_arguments(tmp_path, method=None)[1:], "--methods=single,random")
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert status == 0
     times = {**summary["baselines"], summary["method"]: summary["runtime_s"]}
@@ -213,8 +210,7 @@ def refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Refus
 def test_bad_cluster_files(latency_ns, duplex, expected, tmp_path, refused):
     file = tmp_path / "box.toml"
     file.write_text(_TWO_GPUS.format(latency_ns=latency_ns, duplex=duplex))
-    argv = place_arguments(tmp_path / "out", cluster=str(file))
-    refused(argv, "box.toml", expected)
+    refused(place_arguments(tmp_path / "out", cluster=str(file)), "box.toml", expected)
 
 
 @pytest.mark.parametrize("name", ["place", "compare"])
@@ -249,13 +245,11 @@ def test_workers_that_cannot_be_kept_off_the_network_are_refused(tmp_path, monke
 
 
 def unknown_shapes() -> workloads.Workload:
-    positive = tf.function(lambda x: tf.boolean_mask(x, x > 0.0))
-    return workloads.Workload(positive, (tf.constant([1.0, -1.0]),))
+    return workloads.Workload(tf.function(lambda x: tf.boolean_mask(x, x > 0.0)), (tf.constant([1.0, -1.0]),))
 
 
 def table() -> workloads.Workload:
-    entries = tf.lookup.KeyValueTensorInitializer(["a"], [1])
-    numbers = tf.lookup.StaticHashTable(entries, -1)
+    numbers = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), -1)
     return workloads.Workload(tf.function(lambda x: numbers.lookup(x)), (tf.constant(["a"]),))
 
 
@@ -313,8 +307,7 @@ def test_an_address_that_does_not_answer_is_told_before_the_search(tmp_path, ref
     place = place_arguments(tmp_path / "out", cluster=str(file), budget_s="3600", budget_evaluations=None)
     plan = tmp_path / "placement.json"
     plan.write_text(_A_PLAN)
-    measure = ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]
-    for argv in (place, measure):
+    for argv in (place, ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]):
         refused(argv, f"no server answers at {address}", "correct the cluster file")
 
 
@@ -377,8 +370,7 @@ def plan(planned: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def edited(plan: pathlib.Path, **changes: object) -> pathlib.Path:
-    content = json.loads(plan.read_text())
-    plan.write_text(json.dumps(content | changes))
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | changes))
     return plan
 
 
@@ -429,8 +421,7 @@ def test_a_plan_that_does_not_fit_is_refused(changes, flags, expected, plan, tmp
 
 @pytest.mark.parametrize("what", ["clusters", "priorities"])
 def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(what, plan, tmp_path, refused):
-    ops = json.loads(plan.read_text())["devices"]
-    edited(plan, schema_version=2, **{what: dict.fromkeys(ops, 1)})
+    edited(plan, schema_version=2, **{what: dict.fromkeys(json.loads(plan.read_text())["devices"], 1)})
     argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", "--complete_plan"]
     refused(argv, f"has {what}, which say nothing of ops that are searched")
 
@@ -516,11 +507,10 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong, tmp_path):
         "a preset": ({"cluster": "p100x3"}, "p100x2"),
         "a plan": ({"plan": str(plan)}, "plan.json is not JSON"),
     }[wrong]
-    environment = {key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
     done = subprocess.run(
         [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", **changed)],
         cwd=_ROOT,
-        env=environment,
+        env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"},
         capture_output=True,
         text=True,
         check=False,
@@ -546,8 +536,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
 
     status, text = command("measure", "--workload=dense_small", f"--placement={tmp_path / 'placement.json'}")
     assert status == 0
-    devices = len(os.sched_getaffinity(0))
-    assert text.count(" OK ") >= min(devices, 2) + 1 or "GPU" in text
+    assert text.count(" OK ") >= min(len(os.sched_getaffinity(0)), 2) + 1 or "GPU" in text
     assert "ops where they were put" in text
     assert "as it is, whole machine" in text and "in turn on the runtime" in text
 
@@ -586,8 +575,7 @@ def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path):
 @pytest.mark.parametrize(("compute", "expected"), [(None, 1), (2.0, 2), (0.5, 0.5)])
 def test_moves_are_explained_with_the_costs_that_the_plan_was_searched_with(compute, expected, tmp_path):
     """On live devices these are fitted to what was measured, and the plan remembers the factors."""
-    item = workloads.build("dense_small")
-    problem = build_problem(item, Cluster.preset("k40x2"))
+    problem = build_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
     placement = Placement(problem, problem.everything_on(0))
     correction = {} if compute is None else {"correction": [compute, 1.0, 1.0, 1.0, 1.0]}
     file = tmp_path / "placement.json"
@@ -608,5 +596,4 @@ def test_damaged_factors_are_one_line(tmp_path, refused):
     for factors in ([1.0], [0.0] * 5, ["a"] * 5, "x"):
         flags = {"workload": "dense_small", "cluster": "k40x2", "correction": factors}
         Placement(problem, problem.everything_on(0)).save(file, flags)
-        argv = ["explain", f"--plan={file}", "--op=MatMul"]
-        refused(argv, "made_for.correction", "5 factors above 0")
+        refused(["explain", f"--plan={file}", "--op=MatMul"], "made_for.correction", "5 factors above 0")

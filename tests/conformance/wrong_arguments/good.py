@@ -22,8 +22,6 @@ class NewPath:
 
 @dataclasses.dataclass(frozen=True)
 class Good:
-    """One public call."""
-
     call: Callable[..., Any]  # bound, where it is a method
     arguments: dict[str, Any]  # with which it works
     runs: bool = True  # False where it needs worker processes, which these tests do without

@@ -87,10 +87,9 @@ def wrong_by_hand(scene: Scene) -> dict[str, tuple[Any, ...]]:
 
 
 def _of_any_call() -> dict[str, tuple[Any, ...]]:
-    shapes = ("x", {3: [3]}, {"x": 3}, {"x": "3"}, {"x": [0]}, Told({"nowhere": [3]}, "nowhere"))
     return {
         ".batch_size": (0, -1),
-        ".input_shapes": shapes,
+        ".input_shapes": ("x", {3: [3]}, {"x": 3}, {"x": "3"}, {"x": [0]}, Told({"nowhere": [3]}, "nowhere")),
         ".tags": ("serve", Told(["train"], "train"), Told((), "tagged")),
         ".signature": ("train",),
         ".seed": (-1, 2**31),
@@ -224,8 +223,7 @@ _ROWS = ([[1]], [[1, 2]] * 2, [[1, 2, 3]], [[[0, 1]]], [[0.5, 1]], [[NAN, 0]], [
 
 def _fused(placement: tf_placer.Placement) -> Told:
     """A plan that decides what no graph can be given: clusters of ops that cannot be fused."""
-    clusters = np.arange(placement.problem.num_ops)
-    return Told(dataclasses.replace(placement, cluster_of_op=clusters), "cluster")
+    return Told(dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops)), "cluster")
 
 
 def _of_plans(scene: Scene) -> dict[str, tuple[Any, ...]]:
@@ -336,7 +334,6 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
     plans = (fused, one[1:], one + 9, one - 1, one + 0.5, one[np.newaxis])
     rows_of_two = (tf_placer.Decisions([[0, 1, 1]]), [0, 1], [[0]], [[0.5, 0]], [[2**40, 0]])
     legal_of_two = (*rows_of_two, [[0, 2]], [[-1, 0]])
-    two_flags = np.array([False, True])
     return {
         "RuntimeEvaluator.evaluate.device_of_unit": rows,
         "RuntimeEvaluator.race.device_of_unit": raced,
@@ -369,6 +366,6 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "Measurement.status": (0, [0], np.array([0, 0]), np.array([1])),
         "Measurement.messages": ("", (3,), ("", "")),
         "Measurement.spread_s": (0.0, np.array([0.0, 1.0])),
-        "Measurement.stopped_early": (False, two_flags),
+        "Measurement.stopped_early": (False, np.array([False, True])),
         "Status.value": (-1, 9),
     }

@@ -90,8 +90,7 @@ def test_levels_by_hand():
 
 
 def test_a_step_that_takes_no_time_has_no_levels():
-    levels = op_levels(problem_of([0, 0], [(0, 1)]))
-    for level in levels[:3]:
+    for level in op_levels(problem_of([0, 0], [(0, 1)]))[:3]:
         assert level.tolist() == [0, 0]
 
 
@@ -121,9 +120,8 @@ def test_levels_against_every_path(seed):
 @pytest.fixture
 def shaped():
     """Units 0 = {a}, 1 = {b, c}, 2 = {d}, 3 = {e}; edges a->b, a->d, c->e, d->e."""
-    ops = problem_of([10, 1, 50, 20, 5], [(0, 1), (0, 3), (2, 4), (3, 4)], 1000, names=list("abcde"))
     return dataclasses.replace(
-        ops,
+        problem_of([10, 1, 50, 20, 5], [(0, 1), (0, 3), (2, 4), (3, 4)], 1000, names=list("abcde")),
         unit_of_op=np.array([0, 1, 1, 2, 3], np.int32),
         resident_bytes=np.array([0, 300, 100, 0], np.int64),
         allowed=np.ones((4, 2), bool),
@@ -298,8 +296,7 @@ def test_a_preset_by_hand():
 
 
 def test_the_most_devices_have_a_number_each():
-    cluster = small_cluster(64)
-    problem = problem_of([1], [], cluster=cluster)
+    problem = problem_of([1], [], cluster=small_cluster(64))
     assert len(np.unique(device_features(problem), axis=0)) == 1
     assert device_numbers(problem).tolist() == list(range(64, DEVICE_NUMBERS))
 

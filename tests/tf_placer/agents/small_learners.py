@@ -83,7 +83,6 @@ def update(learner: Any, evaluate: Evaluate = weighted_devices) -> Proposal:
 
 
 def weights(module: Any) -> list[np.ndarray]:
-    """Values of all trainable variables."""
     return [variable.numpy() for variable in module.trainable_variables]
 
 

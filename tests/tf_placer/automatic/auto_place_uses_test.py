@@ -1,14 +1,16 @@
-"""auto_place in the ways that users will use it and tests/corpus does not, on logical devices."""
+"""auto_place as users will use it and tests/corpus does not, strategies among them, on logical devices."""
 
 import gc
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,11 +20,12 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, REPOSITORY, exact_mode
 from tf_placer.automatic import signature
+from tf_placer.automatic.auto_placed import RunsAsItIs
 from tf_placer.base.files import Cache
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
-
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
+DEVICES = ["CPU:0", "CPU:1"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -243,3 +246,85 @@ def test_callers_that_are_gone_are_forgotten():
         gc.collect()
         kept.append(len(f.placements))
     assert kept == [2, 2, 2]
+
+
+def double(x: tf.Tensor) -> tf.Tensor:
+    return x * 2.0
+
+
+def says(call: Callable[[], object], pattern: str) -> None:
+    """A call is told to run as it is, in one line that says which way to go, and there is no other such warning."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RunsAsItIs)
+        call()
+    (message,) = (str(warning.message) for warning in caught if warning.category is RunsAsItIs)
+    assert re.search(f"{pattern}.*use one of them", message)
+    assert "\n" not in message
+
+
+def test_called_by_a_function_in_each_replica():
+    strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), auto_place(double), []
+
+    @tf.function
+    def step() -> Any:
+        return strategy.run(lambda: f(tf.constant(2.0)) + 1.0)
+
+    def call() -> None:
+        found.extend(strategy.experimental_local_results(step()))
+
+    says(call, "MirroredStrategy. runs it in a replica")
+    assert [float(x) for x in found] == [5, 5]
+
+
+def test_variables_of_a_strategy():
+    with tf.distribute.MirroredStrategy(DEVICES).scope():
+        variable = tf.Variable(2.0, name="mirrored")
+    f, found = auto_place(lambda x: x * variable), []
+
+    def call() -> None:
+        found.append(f(tf.constant(3.0)))
+
+    says(call, "variable 'mirrored:0' is a copy that a tf.distribute strategy keeps")
+    assert float(found[0]) == 6
+
+
+def test_a_keras_model_of_a_strategy():
+    with tf.distribute.MirroredStrategy(DEVICES).scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    f, found = auto_place(lambda x: model(x)), []
+
+    def call() -> None:
+        found.append(f(tf.ones([4, 3])))
+
+    says(call, "is a copy that a tf.distribute strategy keeps")
+    assert found[0].shape == (4, 2)
+
+
+def test_values_of_several_replicas():
+    strategy, f = tf.distribute.MirroredStrategy(DEVICES), auto_place(lambda values: tf.constant(1.0))
+    values = strategy.experimental_distribute_values_from_function(lambda context: tf.constant(1.0))
+
+    def call() -> None:
+        try:
+            f(values)
+        except (TypeError, ValueError):  # TensorFlow's own: outside of a replica they are no tensor
+            return
+
+    says(call, "given values of several replicas")
+
+
+def test_strict_is_an_error():
+    f = tf_placer.auto_place(double, **SETTINGS, strict=True)
+    with (
+        tf.distribute.MirroredStrategy(DEVICES).scope(),
+        pytest.raises(tf_placer.InputError, match="is in scope"),
+    ):
+        f(tf.constant(1.0))
+
+
+def test_outside_of_the_scope_it_is_placed():
+    strategy, f = tf.distribute.MirroredStrategy(DEVICES), auto_place(lambda x: tf.exp(x) * 2.0)
+    with strategy.scope():
+        pass
+    f(tf.ones([3]))
+    assert len(f.placements) == 1

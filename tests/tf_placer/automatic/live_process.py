@@ -223,8 +223,7 @@ def inside_another_function_there_is_no_trial() -> bool:
     with unittest.mock.patch("tf_placer.planning.outcome.clearly_slower", lambda *_: True):
         first = float(placed(one))
     before = weights.device
-    outer = tf.function(lambda x: placed(x) + 1.0)
-    second, third = float(outer(one)), float(placed(one))
+    second, third = float(tf.function(lambda x: placed(x) + 1.0)(one)), float(placed(one))
     return (
         (first, second, third) == (3.0, 7.0, 9.0)
         and "/job:localhost/" in before
@@ -302,23 +301,27 @@ def cluster_of(kind: str, folder: pathlib.Path) -> Iterator[tf_placer.Cluster]:
         yield cluster_file(folder, *servers.addresses)
 
 
+def checks(kind: str) -> list[Callable[[], bool]]:
+    return [
+        *[a_small_budget_is_a_short_wait] * (kind == "local"),  # ends all workers, and connects to none
+        what_is_older_than_the_connection_lives_on,
+        what_is_faster_as_it_was_is_kept,
+        the_first_calls_have_the_last_word,
+        a_verdict_that_is_an_error_runs_no_step_again,
+        a_variable_that_a_dataset_reads_stays_here,
+        inside_another_function_there_is_no_trial,
+        eager_ops_and_placed_calls_keep_their_order,
+        the_plan_runs_on_the_workers,
+        *[only_this_machine_reaches_this_process] * (kind == "local"),
+    ]
+
+
 def main() -> None:
     outcome.BUSY = math.inf  # type: ignore[misc] - or what is kept on a busy machine is measured again
     kind, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     with cluster_of(kind, folder) as cluster:
         SETTINGS.update(cluster=cluster, cache_dir=folder)
-        checks = [
-            *[a_small_budget_is_a_short_wait] * (kind == "local"),  # ends all workers, and connects to none
-            what_is_older_than_the_connection_lives_on,
-            what_is_faster_as_it_was_is_kept,
-            the_first_calls_have_the_last_word,
-            a_verdict_that_is_an_error_runs_no_step_again,
-            a_variable_that_a_dataset_reads_stays_here,
-            inside_another_function_there_is_no_trial,
-            eager_ops_and_placed_calls_keep_their_order,
-            the_plan_runs_on_the_workers,
-        ]
-        report(checks + [only_this_machine_reaches_this_process] * (kind == "local"))
+        report(checks(kind))
 
 
 if __name__ == "__main__":

@@ -121,8 +121,7 @@ def test_everything_that_a_user_asks_for_later():
         if node.op == "Const"
         for value in [tf.make_ndarray(node.attr["value"].tensor)]
     }
-    report = step.report()
-    assert "Data parallel over" in report  # simulated, of the program in parts
+    assert "Data parallel over" in step.report()  # simulated, of the program in parts
     assert (variable.value == 2.0).all()
     assert {table.numpy().tobytes(), inside.tobytes()} <= constants
     assert feed.value.shape == (200, 300)

@@ -223,8 +223,7 @@ def sizes_that_never_fit_run_as_they_are() -> bool:
 def what_is_saved_before_a_call_is_whole() -> bool:
     """Nothing says its batch then."""
     step = Step()
-    placed = auto_place(step.__call__, parts=2)
-    concrete, told = told_by(placed.get_concrete_function)
+    concrete, told = told_by(auto_place(step.__call__, parts=2).get_concrete_function)
     expected = Step()(*examples(5))
     return (
         len(told) == 1
@@ -369,8 +368,7 @@ def plans_in_parts() -> list[tuple[Any, list[int], bool]]:
 
 def plans_for_a_later_process_are_made() -> bool:
     found = plans_in_parts()
-    note = json.dumps([row for _, row, _ in found])
-    pathlib.Path(SETTINGS["cache_dir"], "made_before").write_text(note)
+    pathlib.Path(SETTINGS["cache_dir"], "made_before").write_text(json.dumps([row for _, row, _ in found]))
     return all(is_right for _, _, is_right in found) and is_split(found[0][0])
 
 

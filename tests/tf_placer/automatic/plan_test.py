@@ -104,8 +104,7 @@ def test_a_kept_plan_that_fuses_what_stays_outside_now_is_searched_anew(item, tm
     _, key, value = kept_in(tmp_path)
     for fused, is_taken in ((problem.fusible_of_op, True), (~problem.fusible_of_op, False)):
         assert fused.any()
-        clusters = np.where(fused, 0, -1).tolist()
-        Cache(tmp_path).save(key, deciding(value, cluster_of_op=clusters))
+        Cache(tmp_path).save(key, deciding(value, cluster_of_op=np.where(fused, 0, -1).tolist()))
         assert find_plan(item, CLUSTER, config(tmp_path)).is_from_cache is is_taken
     assert "is damaged" in caplog.text
 
@@ -228,8 +227,7 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     kept = find_plan(item, CLUSTER, config(tmp_path))
     assert kept.is_from_cache and not kept.is_worth_it
     assert (kept.written.called_s, kept.named(AS_IT_IS).called_s) == (0.2, 0.1)
-    longer = dataclasses.replace(config(tmp_path), budget_s=9.0)
-    again = find_plan(item, CLUSTER, longer)
+    again = find_plan(item, CLUSTER, dataclasses.replace(config(tmp_path), budget_s=9.0))
     assert (
         not again.is_from_cache
         and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
@@ -258,8 +256,7 @@ def announced(item, tmp_path, monkeypatch, profiling_s, cluster, **settings):
     monkeypatch.setattr(store, "user_cache_folder", lambda: tmp_path)
     monkeypatch.setattr(forecast, "has_forked", lambda: False)
     monkeypatch.setattr(plan_module, "awaited_s", lambda item, cluster, cache: profiling_s)
-    analytic = functools.partial(build_problem, costs="analytic")
-    monkeypatch.setattr(plan_module, "build_problem", analytic)
+    monkeypatch.setattr(plan_module, "build_problem", functools.partial(build_problem, costs="analytic"))
     stream = io.StringIO()
 
     announce = Log.announce
@@ -338,9 +335,7 @@ def test_a_verdict_of_a_busy_machine_or_an_old_one_is_measured_again(load, age_d
 
 @pytest.mark.medium
 def test_refresh_takes_no_kept_plan_and_keeps_the_new_one(item, tmp_path):
-    first = find_plan(item, CLUSTER, config(tmp_path))
-    keep(first.tried(False, 0.2, 0.1), config(tmp_path))
-    refreshed = dataclasses.replace(config(tmp_path), refresh=True)
-    again = find_plan(item, CLUSTER, refreshed)
+    keep(find_plan(item, CLUSTER, config(tmp_path)).tried(False, 0.2, 0.1), config(tmp_path))
+    again = find_plan(item, CLUSTER, dataclasses.replace(config(tmp_path), refresh=True))
     assert not again.is_from_cache and again.written.called_s is None and len(again.kept.searched) == 1
     assert find_plan(item, CLUSTER, config(tmp_path)).written.called_s is None

@@ -36,9 +36,8 @@ def the_four_distributions(make: Make) -> list:
     @tf.function
     def step(x):
         of_half = tf.random.normal([3], dtype=tf.float16)
-        rows = tf.shape(x)[0]
         return (
-            tf.random.uniform([rows, 2], 2.0, 3.0) + x,
+            tf.random.uniform([tf.shape(x)[0], 2], 2.0, 3.0) + x,
             tf.random.truncated_normal([7]),
             tf.random.uniform([4], 3, 90, tf.int64),
             of_half,
@@ -84,8 +83,7 @@ def a_gan(make: Make) -> list:
     @make
     @tf.function
     def generator_step():
-        noise = tf.random.normal([2, 4])
-        generator.assign_add(0.1 * tf.reduce_mean(noise, 0)[:, None] * critic)
+        generator.assign_add(0.1 * tf.reduce_mean(tf.random.normal([2, 4]), 0)[:, None] * critic)
         return generator + 0.0
 
     results = []

@@ -12,8 +12,6 @@ from tf_placer.automatic.watched import WATCHED_STEPS, Watcher
 
 
 class Script:
-    """A script's calls, watched."""
-
     def __init__(self) -> None:
         self.said: list[str] = []
         plug_in: Any = None  # no plan is written

@@ -257,13 +257,7 @@ def test_tensorflow_is_loaded_with_the_first_name_that_needs_it():
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "tf_placer",
-        "tf_placer.search",
-        "tf_placer.workloads",
-        "tf_placer.transform.split",
-    ],
+    "name", ["tf_placer", "tf_placer.search", "tf_placer.workloads", "tf_placer.transform.split"]
 )
 def test_every_public_name_is_what_its_module_has(name):
     face = importlib.import_module(name)

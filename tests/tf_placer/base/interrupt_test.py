@@ -134,8 +134,7 @@ def test_a_terminal_and_a_quiet_console_get_nothing():
     shown = Told(terminal=True)
     with shown.heart.showing(shown.console, lambda: "searching"):
         assert shown.lines(100.0) == []
-    quiet = rich.console.Console(quiet=True)
-    with shown.heart.showing(quiet, lambda: "searching"):
+    with shown.heart.showing(rich.console.Console(quiet=True), lambda: "searching"):
         assert shown.lines(100.0) == []
 
 

@@ -1,4 +1,4 @@
-"""Compiled code: what is reused, where it is kept, and what a machine without a compiler is told."""
+"""Compiled code: what is reused, where it is kept, XLA's too, and what a machine without a compiler is told."""
 
 import ctypes
 import dataclasses
@@ -182,3 +182,51 @@ def test_code_is_shaped_as_tensorflow_says():
     assert version == tf.__version__
     assert set(shape) == {"-DNDEBUG", *(flag.replace("--std", "-std") for flag in flags)}
     assert places == (include.replace("-I", "-isystem", 1), *tf.sysconfig.get_link_flags())
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    native.compilations_folder.cache_clear()
+    yield tmp_path / "tf_placer" / "compilations"
+    native.compilations_folder.cache_clear()
+
+
+def test_a_process_keeps_them_in_a_folder_that_its_owner_alone_reads(cache):
+    found = native.with_kept_compilations({"A": "1", native.XLA_FLAGS: "--tf_xla_clustering_debug"})
+    assert found["A"] == "1"
+    assert (
+        found[native.XLA_FLAGS]
+        == f"--tf_xla_clustering_debug {native.compilation_flags(native.compilations_folder())}"
+    )
+    assert native.compilations_folder().parent == cache
+    assert stat.S_IMODE(native.compilations_folder().stat().st_mode) == 0o700
+
+
+def test_the_users_own_folder_is_left_alone(cache):
+    own = {native.XLA_FLAGS: f"{native.XLA_CACHE_FLAG}=mine"}
+    assert native.with_kept_compilations(own) == own
+    assert not cache.exists()
+
+
+def test_where_nothing_can_be_kept_the_environment_is_as_it_was(tmp_path, monkeypatch, cache):
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(file))
+    assert native.with_kept_compilations({}) == {}
+
+
+def test_a_name_with_blanks_cannot_be_said_in_flags(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my cache"))
+    assert native.with_kept_compilations({}) == {}
+
+
+def test_what_is_oldest_goes_first(cache, monkeypatch):
+    monkeypatch.setattr(native, "COMPILATIONS_BYTES", 25)
+    other = cache / "of_another_processor"
+    other.mkdir(parents=True)
+    for age, name in enumerate(["newest", "older", "oldest"]):
+        (other / f"{name}.pb").write_bytes(b"0123456789")
+        os.utime(other / f"{name}.pb", (1e9 - age, 1e9 - age))
+    native.compilations_folder()
+    assert sorted(path.name for path in other.iterdir()) == ["newest.pb", "older.pb"]

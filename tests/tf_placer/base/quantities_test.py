@@ -87,8 +87,7 @@ def test_sizes_of_a_column_have_one_unit():
 
 
 def test_sizes_have_the_unit_that_leaves_fewest_digits():
-    numbers = (0, 1023, 1024, 3.1 * 2**30, 2**20 * 1023.99, 5 * 2**40, None, math.inf)
-    assert [size(n) for n in numbers] == [
+    assert [size(n) for n in (0, 1023, 1024, 3.1 * 2**30, 2**20 * 1023.99, 5 * 2**40, None, math.inf)] == [
         "0 B", "1023 B", "1.0 KiB", "3.1 GiB", "1.0 GiB", "5.0 TiB", "-", "-",
     ]  # fmt: skip
 

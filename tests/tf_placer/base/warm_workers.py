@@ -44,7 +44,6 @@ class WarmWorkers:
         return [death for pair in self._pairs.values() if (death := pair.death())]
 
     def close(self) -> None:
-        """Ends all pairs."""
         for pair in self._pairs.values():
             pair.close()
 

@@ -65,8 +65,7 @@ def test_old_traces_have_microseconds_only():
 
 
 def test_medians_count_a_step_without_the_op_as_zero():
-    steps = [{"a": 10, "b": 4}, {"a": 30}, {"a": 20}]
-    assert median_times_ns(steps) == {"a": 20.0, "b": 0.0}
+    assert median_times_ns([{"a": 10, "b": 4}, {"a": 30}, {"a": 20}]) == {"a": 20.0, "b": 0.0}
 
 
 @pytest.mark.parametrize("step_ns", [100_000, 60_000, 160_000])
@@ -95,8 +94,7 @@ SIZES = [1 << power for power in range(10, 27, 2)]
 
 
 def test_a_link_that_is_a_line_is_found_again():
-    hops = [Hop(b, 90_000 + 0.9 * b, 30_000 + 0.2 * b, 20_000 + 0.3 * b) for b in SIZES]
-    link = fit_link(LINK, hops)
+    link = fit_link(LINK, [Hop(b, 90_000 + 0.9 * b, 30_000 + 0.2 * b, 20_000 + 0.3 * b) for b in SIZES])
     assert (link.source, link.target, link.channel) == (0, 1, "grpc:0->1")
     assert link.send_ns == pytest.approx(30_000, rel=1e-3)
     assert link.send_ps_per_byte == pytest.approx(200, rel=1e-2)
@@ -107,8 +105,7 @@ def test_a_link_that_is_a_line_is_found_again():
 
 
 def test_a_tensor_by_itself_takes_as_long_as_measured_though_its_ends_work_at_the_same_time():
-    hops = [Hop(b, 300_000 + 0.6 * b, 230_000 + 0.5 * b, 230_000 + 0.5 * b) for b in SIZES]
-    link = fit_link(LINK, hops)
+    link = fit_link(LINK, [Hop(b, 300_000 + 0.6 * b, 230_000 + 0.5 * b, 230_000 + 0.5 * b) for b in SIZES])
     assert link.latency_ns > 0  # a factor on the ends has room upward
     assert link.send_ns + link.latency_ns + link.receive_ns == pytest.approx(300_000, rel=1e-3)
     assert link.send_ps_per_byte + link.receive_ps_per_byte == pytest.approx(600, rel=1e-2)
@@ -150,8 +147,7 @@ def test_what_is_not_kept_is_awaited_as_long_as_it_took_or_by_a_rule(durations, 
     item = Item.from_function(tf.function(lambda x: tf.tanh(x)), tf.ones([4]), name="step")
     cache = Cache(tmp_path)
     one = Cluster.local(1)
-    rules = profile._PROFILING_S
-    assert awaited_s(item, one, cache) == rules["profiling ops"]
+    assert awaited_s(item, one, cache) == profile._PROFILING_S["profiling ops"]
     durations.keep("profiling ops", 4.0)
     assert awaited_s(item, one, cache) == 4.0
     cache.save(profile._key(profile._OPS, one, graph=item.fingerprint), {})
@@ -203,8 +199,7 @@ def test_what_the_ends_are_spared_a_tensor_is_longer_on_its_way(problem):
     link = problem.cluster.links[0]
     corrected = Correction(ends=0.25).apply_to_cluster(problem.cluster).links[0]
     assert (corrected.send_ns, corrected.receive_ns) == (25, 25)
-    alone_ns = [one.send_ns + one.latency_ns + one.receive_ns for one in (link, corrected)]
-    assert alone_ns == [400, 400]
+    assert [one.send_ns + one.latency_ns + one.receive_ns for one in (link, corrected)] == [400, 400]
 
 
 def test_a_correction_scales_what_joining_takes(problem):

@@ -63,8 +63,7 @@ def test_its_placements_tell_what_crossing_costs(problem):
     truth = Correction(alone=2.0, ends=0.6, per_byte=1.3)
     rows = traffic_placements(problem)
     measured_s = SimulatedEvaluator(truth.apply(problem)).evaluate(rows).runtime_s
-    noise = np.random.default_rng(0).lognormal(0, 0.02, len(rows))
-    found = refit(problem, rows, measured_s * noise)
+    found = refit(problem, rows, measured_s * np.random.default_rng(0).lognormal(0, 0.02, len(rows)))
     assert found.alone == pytest.approx(2.0, rel=0.1)
     assert found.ends == pytest.approx(0.6, rel=0.2)
     assert found.per_byte == pytest.approx(1.3, rel=0.25)

@@ -175,8 +175,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
     lines = [*WRONG, *RIGHT]
     asked = tmp_path_factory.mktemp("asked") / "lines.json"
     asked.write_text(json.dumps([shlex.split(line) for line in lines]))
-    cache = str(folder.parent / "cache")
-    done = python(*_LIGHT, str(asked), str(folder), XDG_CACHE_HOME=cache)
+    done = python(*_LIGHT, str(asked), str(folder), XDG_CACHE_HOME=str(folder.parent / "cache"))
     assert done.returncode == 0, done.stderr
     found = dict(zip(lines, json.loads(done.stdout), strict=True))
     found["left"] = {"paths": sorted(set(folder.rglob("*")) - set(before))}
@@ -203,8 +202,7 @@ def test_what_needs_no_tensorflow_is_answered(line, answers):
 
 
 def test_none_of_it_loads_tensorflow_or_leaves_anything(answers):
-    loading = [line for line, found in answers.items() if line != "left" and found["loaded"]]
-    assert loading == []
+    assert [line for line, found in answers.items() if line != "left" and found["loaded"]] == []
     assert answers["left"]["paths"] == []
 
 

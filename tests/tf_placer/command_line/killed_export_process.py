@@ -211,8 +211,7 @@ def replaced_results(
         check_results(out, sets, found)
     # The swap takes microseconds: killed before each of its steps.
     for step in itertools.count():
-        pid = in_fork(lambda step=step: (_kill_at_rename(step), write(new)))
-        status = wait(pid)
+        status = wait(in_fork(lambda step=step: (_kill_at_rename(step), write(new))))
         check_results(out, sets, found)
         write(old)
         if status == 0:

@@ -27,13 +27,12 @@ def main() -> None:
         console = rich.console.Console(file=io.StringIO(), width=110)
         with contextlib.redirect_stderr(errors):
             status = run(words, console)
-        loaded = [name for name in SLOW if name in sys.modules]
         found.append(
             {
                 "status": status,
                 "errors": errors.getvalue(),
                 "output": console.file.getvalue(),
-                "loaded": loaded,
+                "loaded": [name for name in SLOW if name in sys.modules],
             }
         )
     json.dump(found, sys.stdout)

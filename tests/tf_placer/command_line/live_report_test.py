@@ -37,8 +37,7 @@ def test_a_gain_is_told_of_the_plan_that_is_written(problem, tmp_path):
 
 
 def test_no_gain_recommends_and_writes_the_single_device(problem, tmp_path):
-    dear = Correction(alone=1e4).apply(problem)
-    report = live(problem, OtherMachine(dear))
+    report = live(problem, OtherMachine(Correction(alone=1e4).apply(problem)))
     assert report.recommended.name == "single"
     assert verdict(report).startswith("Use one device. The single device takes ")
     assert check_says_one_thing(report, tmp_path)["written"] == "single"
@@ -46,8 +45,7 @@ def test_no_gain_recommends_and_writes_the_single_device(problem, tmp_path):
 
 
 def test_as_it_is_is_a_row_and_recommended_where_no_plan_beats_it(problem, tmp_path):
-    report = live(problem, OtherMachine(problem, as_it_is=0.3))
-    told = check_says_one_thing(report, tmp_path)
+    told = check_says_one_thing(live(problem, OtherMachine(problem, as_it_is=0.3)), tmp_path)
     assert (told["recommended"], told["rows"][0]["name"]) == ("as it is", "as it is")
     assert (
         told["headline"].startswith("No gain: leave the program as it is (") and not told["gain"]["is_clear"]
@@ -55,8 +53,7 @@ def test_as_it_is_is_a_row_and_recommended_where_no_plan_beats_it(problem, tmp_p
 
 
 def test_a_plan_that_is_not_recommended_is_written_where_it_is_asked_for_and_that_is_said(problem, tmp_path):
-    dear = Correction(alone=1e4).apply(problem)
-    report = live(problem, OtherMachine(dear))
+    report = live(problem, OtherMachine(Correction(alone=1e4).apply(problem)))
     report = report.with_written(report.named("random"))
     lines = verdict(report).splitlines()
     assert lines[0].startswith("No gain: use one device (") and "The plan written (random)" in lines[0]

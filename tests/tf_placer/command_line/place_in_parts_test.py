@@ -109,8 +109,7 @@ def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what reads the same variables runs unplaced
         assert run([*given, "--parts=2"]) == 0
-    plan = json.loads((out / "placement.json").read_text())
-    assert plan["split"] | {"fingerprint": ""} == {
+    assert json.loads((out / "placement.json").read_text())["split"] | {"fingerprint": ""} == {
         "fingerprint": "",
         "batch": 8,
         "parts": 2,

@@ -57,8 +57,7 @@ duplex = true
 def graph_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     with tf.Graph().as_default() as graph:
         with tf.device("/GPU:1"):
-            x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
-            y = tf.exp(x, name="y")
+            y = tf.exp(tf.compat.v1.placeholder(tf.float32, [2], name="x"), name="y")
         with tf.device("/GPU:5"):
             tf.tanh(y, name="z")
     file = tmp_path_factory.mktemp("graphs") / "graph.pb"
@@ -70,8 +69,7 @@ def place(graph_file: pathlib.Path, out: pathlib.Path, *flags: str) -> tuple[str
     """What is printed, and the end of the name of each op's device."""
     console = rich.console.Console(file=io.StringIO(), width=60)
     argv = ["place", f"--meta_graph={graph_file}", "--fetches=z:0", "--cluster=k40x2", "--method=random"]
-    status = run([*argv, "--budget_evaluations=20", f"--out={out}", *flags], console)
-    assert status == 0
+    assert run([*argv, "--budget_evaluations=20", f"--out={out}", *flags], console) == 0
     devices = json.loads((out / "placement.json").read_text())["devices"]
     return console.file.getvalue(), {op: device.rpartition("device:")[2] for op, device in devices.items()}
 
@@ -129,8 +127,7 @@ def test_a_robust_plan_is_written(tmp_path):
         "place", "--workload=branches_small", f"--cluster={cluster}", "--budget_evaluations=60", "--robust",
     ]  # fmt: skip
     assert run([*argv, "--method=local_search", f"--out={tmp_path / 'out'}"], console) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["written"] == "local_search"
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["written"] == "local_search"
 
 
 @pytest.mark.medium
@@ -186,10 +183,8 @@ def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_pat
     assert sum(node.op == "PartitionedCall" for node in graph_def.node) == len(set(plan["clusters"].values()))
     given = ["place", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--out={tmp_path / 'again'}"]
     assert run([*given, "--workload=lstm_lm_small", "--cluster=k40x2"], console) == 0
-    again = json.loads((tmp_path / "again" / "placement.json").read_text())
-    assert again["clusters"] == plan["clusters"]
-    found = json.loads((tmp_path / "again" / "summary.json").read_text())
-    assert found["runtime_s"] == summary["runtime_s"]
+    assert json.loads((tmp_path / "again" / "placement.json").read_text())["clusters"] == plan["clusters"]
+    assert json.loads((tmp_path / "again" / "summary.json").read_text())["runtime_s"] == summary["runtime_s"]
 
 
 @pytest.fixture(scope="module")
@@ -207,8 +202,7 @@ def scheduled_plan(tmp_path_factory) -> dict:
 
 def _with_cycle(plan: dict) -> None:
     """The first and the last op of a cluster without those between."""
-    clusters = plan["clusters"]
-    of_first = [op for op, cluster in clusters.items() if cluster == 0]
+    of_first = [op for op, cluster in plan["clusters"].items() if cluster == 0]
     plan["clusters"] = {of_first[0]: 0, of_first[-1]: 0}
 
 

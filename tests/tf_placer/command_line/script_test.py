@@ -87,7 +87,6 @@ def script(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def shapes(script: pathlib.Path, name: str, args: str | None = None) -> list[tuple[int, ...]]:
-    """Of what is fed."""
     return [feed.shape for feed in script_item(Script.named(f"{script}:{name}"), args, 32).feeds]
 
 
@@ -267,8 +266,7 @@ def fed(script: pathlib.Path, text: str, name: str = "train_step") -> list[tuple
     ],
 )
 def test_the_first_call_in_a_script_gives_the_arguments(decorators, begin, call, expected, script, capsys):
-    text = _STEP.format(decorators=decorators, call=call) + begin
-    assert sorted(fed(script, text)) == sorted(expected)
+    assert sorted(fed(script, _STEP.format(decorators=decorators, call=call) + begin)) == sorted(expected)
     printed = capsys.readouterr().out
     assert "trained to the end" not in printed and "called by the script" not in printed
 

@@ -35,9 +35,7 @@ def place(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Place:
             "--method=single",
             "--budget_evaluations=2",
         ]
-        out = f"--out={tmp_path / 'out'}"
-        status = run([*argv, out, *flags])
-        return status, capsys.readouterr().err
+        return run([*argv, f"--out={tmp_path / 'out'}", *flags]), capsys.readouterr().err
 
     return placed
 
@@ -137,8 +135,7 @@ def test_a_saved_model_is_checked_once_and_each_signature_cleaned_up_once(model,
     assert place(model, "--signature=double") == (0, "")
     assert counted == {"check_graph": 1, "program_of_saved_model": 1, "clean": 1}
     counted.clear()
-    whole = several_signatures(model.parent).path
-    assert place(whole, "--signature=power,scaled") == (0, "")
+    assert place(several_signatures(model.parent).path, "--signature=power,scaled") == (0, "")
     assert counted == {"check_graph": 1, "program_of_saved_model": 2, "clean": 2}
 
 

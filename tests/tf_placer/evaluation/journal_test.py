@@ -80,9 +80,8 @@ def test_any_other_damage_is_told_with_file_line_and_remedy(path):
 
 def test_a_changed_digit_and_a_placement_twice_are_damage_and_the_advice_helps(path):
     lines = path.read_text().splitlines(keepends=True)
-    changed = lines[3].replace('"runtime_s": 0.25', '"runtime_s": 0.15')
     for number, wrong, left in (
-        (4, [*lines[:3], changed], RECORDS[:2]),
+        (4, [*lines[:3], lines[3].replace('"runtime_s": 0.25', '"runtime_s": 0.15')], RECORDS[:2]),
         (3, [*lines[:2], "rubbish\n", lines[3]], RECORDS[::2]),
         (5, [*lines, lines[2]], RECORDS),
     ):

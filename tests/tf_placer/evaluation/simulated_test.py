@@ -94,8 +94,7 @@ def test_a_plans_priorities_come_before_the_problems_own(fork):
     assert evaluator.schedule(plans).end_ns.numpy()[:3, 2].tolist() == [110, 210, 310]
 
     other = SimulatedEvaluator(dataclasses.replace(fork, priority=np.array([0, 3, 2, 1, 0], np.int32)))
-    with_its_own = other.evaluate(plans).runtime_s
-    np.testing.assert_allclose(with_its_own[:3], expected_s[:3], rtol=1e-12)
+    np.testing.assert_allclose(other.evaluate(plans).runtime_s[:3], expected_s[:3], rtol=1e-12)
     assert other.schedule([devices]).end_ns.numpy()[0, 1] == 310, (
         "what a plan leaves open goes by the problem's"
     )

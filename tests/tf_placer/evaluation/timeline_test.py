@@ -178,13 +178,11 @@ def test_dispatch_and_hand_over_by_hand():
 
 
 def test_one_device_has_no_channel():
-    timeline = simulated_timeline(problem_of([3, 4], [[0, 1]]), [[1, 1]])
-    assert len(timeline.transfer_tensor) == 0
+    assert len(simulated_timeline(problem_of([3, 4], [[0, 1]]), [[1, 1]]).transfer_tensor) == 0
 
 
 def test_a_plans_own_priorities_decide():
-    problem = problem_of([5, 7], [])
-    swapped = simulated_timeline(problem, Decisions([[0, 0]], [[1, 0]]))
+    swapped = simulated_timeline(problem_of([5, 7], []), Decisions([[0, 0]], [[1, 0]]))
     assert swapped.start_ns.tolist() == [7, 0]
 
 

@@ -64,8 +64,6 @@ class Actor:
 
 
 class Ray:
-    """In place of the module."""
-
     exceptions = types.SimpleNamespace(
         RayError=RayError, RayTaskError=RayTaskError, RayActorError=RayActorError
     )

@@ -93,8 +93,7 @@ def test_a_node_of_an_operator_graph_that_may_never_run_on_a_cpu(read):
 def test_pipedream(read):
     problem = read(PIPEDREAM, "vgg.txt")
     assert problem.name == "vgg"
-    ns = dict(zip(problem.op_names, problem.compute_ns[:, 1].tolist(), strict=True))
-    assert ns == {
+    assert dict(zip(problem.op_names, problem.compute_ns[:, 1].tolist(), strict=True)) == {
         "node1/forward": 1_500_000,
         "node1/backward": 2_000_000,
         "node2/forward": 250_000,

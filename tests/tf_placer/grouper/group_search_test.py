@@ -19,8 +19,7 @@ KEYS = np.array([[0.1, 0.1], [0.2, 0.2], [0.7, 0.7], [0.8, 0.8]])
 
 def test_units_are_where_their_groups_are():
     # A chain of equal ops: no slack, so that four parts are four groups.
-    problem = problem_of([10] * 8, [(i, i + 1) for i in range(7)], 100)
-    plans = GroupedPlans(problem, parts=2, levels=2)
+    plans = GroupedPlans(problem_of([10] * 8, [(i, i + 1) for i in range(7)], 100), parts=2, levels=2)
     assert [len(plans.level(level).legal) for level in range(2)] == [2, 4]
     devices = np.array([[0, 1], [1, 1]])
     rows = plans.rows(0, devices)
@@ -55,16 +54,14 @@ def test_what_does_not_fit_is_moved():
     problem = full_problem(3, 0.8, seed=0)
     plans = GroupedPlans(problem, 4, 1)
     # The largest device has half of the memory, and 0.8 of all of it is in use.
-    everything_there = np.full((4, len(plans.level(0).legal)), 2)
-    for row in plans.rows(0, everything_there):
+    for row in plans.rows(0, np.full((4, len(plans.level(0).legal)), 2)):
         assert (loads(problem, row) <= problem.cluster.capacity_bytes()).all()
 
 
 def test_groups_of_one_kind_are_legal_as_they_are():
     for seed in range(5):
         problem = random_problem(np.random.default_rng(seed), 15, 3)  # with masks
-        plans = GroupedPlans(problem, 3, 1, one_kind=True)
-        level = plans.level(0)
+        level = GroupedPlans(problem, 3, 1, one_kind=True).level(0)
         np.testing.assert_array_equal(problem.allowed, level.legal[level.group_of_unit])
         coarse = GroupedPlans(problem, 3, 1).level(0).group_of_unit
         pairs = np.unique(np.stack([level.group_of_unit, coarse]), axis=1)
@@ -78,8 +75,7 @@ def test_it_moves_to_the_frequencies_of_the_fastest():
 
 
 def test_what_does_not_run_is_no_elite():
-    times = np.array([np.inf, np.nan, np.inf, 3.0])
-    moved = toward_elites(HALF, DRAWN, times, elites=2, smoothing=1.0)
+    moved = toward_elites(HALF, DRAWN, np.array([np.inf, np.nan, np.inf, 3.0]), elites=2, smoothing=1.0)
     np.testing.assert_array_equal(moved, [[0, 1], [1, 0]])  # row 3 alone
     # Where nothing runs nothing moves.
     moved = toward_elites(HALF, DRAWN, np.full(4, np.inf), elites=2, smoothing=1.0)
@@ -94,8 +90,7 @@ def test_a_table_is_uniform_or_mostly_at_a_plan():
 
 
 def test_a_child_has_its_keys_of_an_elite_and_another():
-    generator = np.random.default_rng(0)
-    born = children(KEYS, elites=2, count=4000, bias=0.7, mutation=0.0, generator=generator)
+    born = children(KEYS, elites=2, count=4000, bias=0.7, mutation=0.0, generator=np.random.default_rng(0))
     of_elite = born < 0.5
     assert set(np.unique(born)) == {0.1, 0.2, 0.7, 0.8}
     # 8000 keys, each of the elite with probability 0.7: a deviation is sqrt(0.21 / 8000) = 0.005.
@@ -246,8 +241,7 @@ def test_units_go_only_where_they_may_and_those_without_a_choice_come_first():
 
 
 def test_devices_in_use_come_before_others_and_the_fast_before_the_slow():
-    costs = [[1, 1, 9, 2]] * 4
-    problem = problem_of(costs, [], cluster=sized_cluster([10, 20, 99, 99]), resident_bytes=10)
+    problem = problem_of([[1, 1, 9, 2]] * 4, [], cluster=sized_cluster([10, 20, 99, 99]), resident_bytes=10)
     assert within(problem)(np.array([0, 0, 1, 0], np.int32)).tolist() == [0, 1, 1, 3]
 
 
@@ -286,8 +280,7 @@ def grouper():
 
 
 def test_shapes_and_biases(grouper):
-    logits = grouper(tf.zeros([UNITS], tf.int32), tf.zeros([UNITS, FEATURES]))
-    assert logits.shape == (UNITS, GROUPS)
+    assert grouper(tf.zeros([UNITS], tf.int32), tf.zeros([UNITS, FEATURES])).shape == (UNITS, GROUPS)
     shapes = sorted(tuple(v.shape) for v in grouper.trainable_variables)
     # Embedding, two matrices, and a bias for each of the two layers.
     assert shapes == sorted([(TYPES, 3), (3 + FEATURES, 16), (16,), (16, GROUPS), (GROUPS,)])
@@ -305,8 +298,7 @@ def test_an_op_type_is_a_name_and_not_a_number(grouper):
     logits = grouper(tf.range(TYPES), tf.zeros([TYPES, FEATURES])).numpy()
     # As a scalar feature, types t, t + 1, t + 2 would lie on one ray of hidden activations almost everywhere.
     assert len(np.unique(logits.round(5), axis=0)) == TYPES
-    second_difference = np.abs(np.diff(logits, n=2, axis=0)).max(axis=1)
-    assert (second_difference > 1e-3).all()
+    assert (np.abs(np.diff(logits, n=2, axis=0)).max(axis=1) > 1e-3).all()
 
 
 def test_each_type_learns_for_itself(grouper):

@@ -217,15 +217,13 @@ def one_after_the_other(attention, nodes):
                 weight = np.exp(score - score.max())
                 heads.append(weight / weight.sum() @ (seen @ value[:, part]))
             row = node + np.concatenate(heads) @ out
-            inner = np.maximum(normed(row) @ first.w.numpy(), 0) @ last.w.numpy()
-            rows.append(normed(row + inner))
+            rows.append(normed(row + np.maximum(normed(row) @ first.w.numpy(), 0) @ last.w.numpy()))
     return np.array(rows)
 
 
 def test_a_layer_is_what_a_loop_says():
     attention = attention_of()  # biases are 0, scales 1
-    found = attention(SEQUENCE, WHOLE).numpy()
-    for sample, row in zip(SEQUENCE.numpy(), found, strict=True):
+    for sample, row in zip(SEQUENCE.numpy(), attention(SEQUENCE, WHOLE).numpy(), strict=True):
         np.testing.assert_allclose(row, one_after_the_other(attention, sample), rtol=1e-3, atol=1e-4)
 
 

@@ -10,13 +10,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.features import draw_weights
-from tf_placer.networks.seq2seq import (
-    Decoded,
-    DeviceChoices,
-    DeviceScorer,
-    ProjectedLstm,
-    Seq2SeqPlacer,
-)
+from tf_placer.networks.seq2seq import Decoded, DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
 
 M, K, G, D, F, WIDTH, ROWS = 2, 3, 5, 4, 6, 3, 9
 NO_NOISE = tf.zeros([1, 1, 1, 1])
@@ -167,8 +161,7 @@ def test_noise_and_what_is_leaned_to_are_part_of_the_policy(placer):
 
 def test_log_prob_and_entropy_by_hand():
     # Two groups, two devices: probabilities (1/4, 3/4) and (1/2, 1/2); actions 1 and 0.
-    logits = tf.math.log([[[[1.0, 3.0], [5.0, 5.0]]]])
-    decoded = Decoded(tf.constant([[[1, 0]]]), logits)
+    decoded = Decoded(tf.constant([[[1, 0]]]), tf.math.log([[[[1.0, 3.0], [5.0, 5.0]]]]))
     assert float(decoded.log_prob()[0, 0]) == pytest.approx(math.log(3 / 4 * 1 / 2), rel=1e-6)
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75)) + math.log(2)
     assert float(decoded.entropy()[0, 0]) == pytest.approx(entropy, rel=1e-6)

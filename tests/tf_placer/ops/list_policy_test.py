@@ -26,7 +26,6 @@ def random_list_inputs(rng: np.random.Generator) -> ListInputs:
     flow = np.triu(rng.random((nodes, nodes)) * (rng.random((nodes, nodes)) < 0.4), k=1)
     here, there = np.nonzero(flow + flow.T)
     links = rng.random((2, devices, devices)) * (1 - np.eye(devices))
-    offset = np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes))])
     return ListInputs(
         legal=legal,
         work=rng.random((nodes, devices)),
@@ -37,7 +36,7 @@ def random_list_inputs(rng: np.random.Generator) -> ListInputs:
         window=rng.random((nodes, bins)),
         context=rng.normal(size=(nodes, len(CONTEXT))),
         order_features=rng.normal(size=(nodes, len(ORDER))),
-        neighbor_offset=offset.astype(np.int32),
+        neighbor_offset=np.concatenate([[0], np.cumsum(np.bincount(here, minlength=nodes))]).astype(np.int32),
         neighbor=there.astype(np.int32),
         neighbor_bytes=3 * (flow + flow.T)[here, there],
         from_neighbor=rng.random(len(here)) < 0.5,
@@ -111,8 +110,7 @@ def test_a_rule_does_what_its_feature_says():
     alike = plain(4, kind=np.array([0, 1, 0, 1], np.int32))
     assert placed(alike, of_one("unused", 2.0) + of_one("alike", 1.0)) == [0, 1, 0, 1]
     # 0.9 and 0.1 of a device are more than 0.85 of it, for the second of two.
-    full = plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]]))
-    assert placed(full, of_one("full", -1.0)) == [0, 1]
+    assert placed(plain(2, memory=np.array([[0.9, 0.9], [0.1, 0.1]])), of_one("full", -1.0)) == [0, 1]
 
 
 def test_a_node_goes_to_its_neighbor_and_comes_back_to_one_that_was_decided_later():

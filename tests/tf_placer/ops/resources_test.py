@@ -127,8 +127,7 @@ def test_a_function_over_both_processes_assigns(old):
         with tf.device("/job:worker/task:0/device:CPU:0"):
             return numbers.read_value() * 2.0
 
-    doubled = assigned(tf.constant([3.0, 4.0]))
-    assert doubled.numpy().tolist() == [6.0, 8.0]
+    assert assigned(tf.constant([3.0, 4.0])).numpy().tolist() == [6.0, 8.0]
     assert numbers.numpy().tolist() == [3.0, 4.0]
 
 

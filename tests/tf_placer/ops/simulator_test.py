@@ -26,8 +26,7 @@ VIEW = arrays(3, [(0, 0, [1]), (1, 50, [2]), (2, 50, [])], [0, 1, 1], alias_of_t
 def outcome(inputs, *device_of_unit):
     """(runtime, peaks, starts, ends) of one placement, after the reference has confirmed them."""
     placement = np.array([device_of_unit], np.int32)
-    step = simulate(inputs, placement, with_schedule=True)
-    result = tuple(field.numpy()[0].tolist() for field in step[:4])
+    result = tuple(field.numpy()[0].tolist() for field in simulate(inputs, placement, with_schedule=True)[:4])
     assert result == tuple(reference_simulate(inputs, placement[0]))[:4]
     return result
 
@@ -173,8 +172,7 @@ def test_inside_a_function_with_static_shapes():
         assert simulate(inputs, device_of_unit, with_legs=True).leg_end_ns.shape == (3, 3, 1, 2)
         return cost.runtime_ns
 
-    placements = tf.constant([[0, 0], [0, 1], [1, 1]])
-    assert step(placements).numpy().tolist() == [150, 165, 150]
+    assert step(tf.constant([[0, 0], [0, 1], [1, 1]])).numpy().tolist() == [150, 165, 150]
 
 
 def test_two_problems_in_turn_are_not_mixed_up():
@@ -308,8 +306,7 @@ def check_equal(seed, inputs, device_of_unit, *priority_of_op):
     """Compares the op with the reference on placements, which may have priorities of their own."""
     cost = simulate(inputs, device_of_unit, *priority_of_op)
     schedule = simulate(inputs, device_of_unit, *priority_of_op, with_schedule=True)
-    rows = zip(device_of_unit, *priority_of_op, strict=True)
-    expected = [reference_simulate(inputs, *row) for row in rows]
+    expected = [reference_simulate(inputs, *row) for row in zip(device_of_unit, *priority_of_op, strict=True)]
     for name in ("runtime_ns", "peak_bytes", "start_ns", "end_ns"):
         values = [getattr(one, name) for one in expected]
         np.testing.assert_array_equal(getattr(schedule, name), values, f"seed {seed}")
@@ -368,8 +365,7 @@ def test_random_problems_cover_what_they_must():
     fed = [p.dispatch_ns.any() for p in problems]
     handed_over = [p.link_tensor_ns.any() for p in problems]
     assert len(set(zip(fed, handed_over, strict=True))) == 4
-    chores = [sum(np.any(getattr(p, name)) for name in CHORES) for p in problems]
-    assert set(chores) == {0, 1, 2, 3, 4}
+    assert {sum(np.any(getattr(p, name)) for name in CHORES) for p in problems} == {0, 1, 2, 3, 4}
     assert {0, 1, 2, 5} <= {fanout for p in problems for fanout in np.diff(p.consumer_offset)}
 
 

@@ -16,8 +16,7 @@ from tf_placer.ops.simulator import SimulatorInputs, simulate
 def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
     inputs = SimulatorInputs(**random_layered_arrays(2000, 3, seed=0)._asdict())
-    placements = np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32)
-    cost = simulate(inputs, placements)
+    cost = simulate(inputs, np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32))
     found = {"runtime_ns": cost.runtime_ns.numpy().tolist(), "peak_bytes": cost.peak_bytes.numpy().tolist()}
     json.dump(found, sys.stdout)
 

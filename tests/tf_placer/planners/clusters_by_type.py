@@ -7,7 +7,6 @@ from tf_placer.cluster.cluster import Cluster
 
 
 def cluster_of(*types: str) -> Cluster:
-    """A small cluster of devices of these types."""
     cluster = small_cluster(len(types))
     devices = zip(cluster.devices, types, strict=True)
     return dataclasses.replace(

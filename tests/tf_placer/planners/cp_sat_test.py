@@ -68,7 +68,6 @@ def test_memory_is_a_constraint():
 @pytest.mark.medium
 def test_windows_shorten_the_step_of_what_is_too_large_to_solve():
     # Sixteen ops of 1000 ns and two of 10 on one device: 16020.
-    problem = branches_problem(4, 4)
-    _, best = run(problem, CpSatConfig(exact_ops=0, window_ops=12, effort=0.05), 12)
+    _, best = run(branches_problem(4, 4), CpSatConfig(exact_ops=0, window_ops=12, effort=0.05), 12)
     assert best[0] == pytest.approx(16020e-9) and best[-1] < 0.8 * best[0]
     assert best == sorted(best, reverse=True)

@@ -10,7 +10,6 @@ from tf_placer.problem.problem import Problem
 
 
 def sized_cluster(memory_bytes: list[int]) -> Cluster:
-    """A small cluster with these memories."""
     cluster = small_cluster(len(memory_bytes))
     devices = zip(cluster.devices, memory_bytes, strict=True)
     return dataclasses.replace(

@@ -38,14 +38,12 @@ def test_a_branch_crosses_only_where_that_ends_earlier():
     # 0 feeds 1 and 2 with 100 bytes, 110 ns to the other device. Beside 50 ns of work that is not worth it, beside 500.
     edges = [(0, 1), (0, 2)]
     assert list_schedule(problem_of([10, 50, 50], edges, 100)).tolist() == [[0, 0, 0]]
-    split = list_schedule(problem_of([10, 500, 500], edges, 100))
-    assert sorted(split[0].tolist()) == [0, 0, 1]
+    assert sorted(list_schedule(problem_of([10, 500, 500], edges, 100))[0].tolist()) == [0, 0, 1]
 
 
 def test_transfers_wait_for_their_channel():
     # Two outputs of 1000 bytes to the same device: the second arrives at 10 + 2 * 1010, later than unit 2 ends at home.
-    problem = problem_of([10, 1100, 900, 900], [(0, 1), (0, 2), (0, 3)], 1000)
-    row = list_schedule(problem)[0]
+    row = list_schedule(problem_of([10, 1100, 900, 900], [(0, 1), (0, 2), (0, 3)], 1000))[0]
     assert np.bincount(row).tolist() == [3, 1]
 
 
@@ -58,8 +56,7 @@ def test_branches_are_spread_over_equal_devices(branches, length):
 
 def test_a_variable_goes_with_its_first_reader():
     # Two heavy chains side by side; 4 and 5 are free reads that open the step, of 900 bytes, read by 1 and by 3.
-    edges = [(0, 1), (2, 3), (4, 1), (5, 3)]
-    problem = problem_of([1000, 1000, 1000, 1000, 0, 0], edges, [1, 1, 900, 900])
+    problem = problem_of([1000, 1000, 1000, 1000, 0, 0], [(0, 1), (2, 3), (4, 1), (5, 3)], [1, 1, 900, 900])
     row = list_schedule(problem)[0]
     assert row[0] == row[1] == row[4] and row[2] == row[3] == row[5] and row[0] != row[2]
 
@@ -67,10 +64,9 @@ def test_a_variable_goes_with_its_first_reader():
 def test_a_unit_that_opens_and_closes_the_step_is_no_cycle():
     # A read (op 6) of unit 0's weights at the start, its update (op 7) at the end.
     problem = problem_of([100] * 6 + [0, 100], [*((i, i + 1) for i in range(5)), (6, 2), (5, 7)], 10)
-    units = np.array([0, 1, 2, 3, 4, 5, 6, 6])
     variable = dataclasses.replace(
         problem,
-        unit_of_op=units[problem.unit_of_op].astype(np.int32),
+        unit_of_op=np.array([0, 1, 2, 3, 4, 5, 6, 6])[problem.unit_of_op].astype(np.int32),
         resident_bytes=np.full(7, 10),
         allowed=np.ones((7, 2), bool),
     )
@@ -169,8 +165,7 @@ def test_transfers_wait_for_their_channel_or_not(queues, end):
 
 
 def test_a_full_device_is_no_candidate():
-    problem = problem_of([1, 1], [], resident_bytes=[6, 5], cluster=sized_cluster([10, 10]))
-    schedule = schedule_of(problem, 10)
+    schedule = schedule_of(problem_of([1, 1], [], resident_bytes=[6, 5], cluster=sized_cluster([10, 10])), 10)
     schedule.put(0, 0)
     assert schedule.candidates(1) == [1] and not schedule.was_full
     schedule.put(1, 0)
@@ -186,8 +181,7 @@ def test_what_would_come_along_needs_room_too():
 
 
 def test_a_unit_that_may_be_on_no_chosen_device_has_the_others():
-    allowed = np.array([[True, True], [False, True]])
-    problem = problem_of([5, 5], [], allowed=allowed)
+    problem = problem_of([5, 5], [], allowed=np.array([[True, True], [False, True]]))
     schedule = Schedule(problem, problem.resident_bytes, np.full(2, 10), np.array([0]))
     assert [schedule.candidates(op) for op in (0, 1)] == [[0], [1]]
 
@@ -216,8 +210,7 @@ def test_hefts_schedule_of_the_graph_of_peft(monkeypatch):
 def test_an_op_of_low_rank_starts_in_a_gap():
     # 0 and 1 start at 0, on a device each. 2 reads both, of 200 bytes: wherever it is, it begins at 100 + 210, and its
     # device is idle for 210. 3 and 4 of 200 each, of lower rank, are one in that gap and one beside it.
-    problem = problem_of([100, 100, 500, 200, 200], [(0, 2), (1, 2)], 200)
-    (row,) = heft(problem)
+    (row,) = heft(problem_of([100, 100, 500, 200, 200], [(0, 2), (1, 2)], 200))
     assert row[0] != row[1] and row[3] != row[4]
 
 
@@ -262,8 +255,7 @@ def test_the_longest_of_several_readers_counts():
 
 def test_where_an_op_may_not_be_nothing_is_expected_of_it():
     # 1 only runs on device 1: from device 0 it takes 10 + 1 more.
-    allowed = np.array([[True, True], [False, True]])
-    problem = problem_of([[1, 1], [4, 4]], [(0, 1)], 1, allowed=allowed)
+    problem = problem_of([[1, 1], [4, 4]], [(0, 1)], 1, allowed=np.array([[True, True], [False, True]]))
     assert optimistic_cost_table(problem)[0].tolist() == [15, 4]
 
 

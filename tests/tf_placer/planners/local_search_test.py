@@ -17,12 +17,7 @@ from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
 from tf_placer.ops.simulator import simulate
-from tf_placer.planners.local_search import (
-    LocalSearch,
-    LocalSearchConfig,
-    SimulatedLocalSearch,
-    move_tables,
-)
+from tf_placer.planners.local_search import LocalSearch, LocalSearchConfig, SimulatedLocalSearch, move_tables
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.transform.split.plans import copies_of_units, data_parallel_plan
 from tf_placer.transform.split.split_batch import split_program
@@ -87,14 +82,12 @@ def test_some_proposals_exchange_pieces_of_like_size():
 def test_pieces_of_one_kind_leave_what_others_wait_for():
     # A chain of four takes the step's 40 ns; nothing waits for the three units that read its first three.
     chain = [(0, 1), (1, 2), (2, 3)]
-    beside = [(i, 4 + i) for i in range(3)]
-    problem = problem_of([10] * 4 + [5] * 3, chain + beside, edge_bytes=100)
+    problem = problem_of([10] * 4 + [5] * 3, chain + [(i, 4 + i) for i in range(3)], edge_bytes=100)
     config = LocalSearchConfig(one_kind=1.0, largest_piece=1.0, swaps=0.0)
     tables = move_tables(problem, config)
     # 40 - (10 + 5), 40 - (20 + 5) and 40 - (30 + 5) ns of slack, all above 40 / 20.
     assert tables.kind_of_unit.tolist() == [0, 0, 0, 0, 1, 1, 1]
-    rows = proposals(begun(problem, np.zeros(7), config), 60)
-    kinds = [set(tables.kind_of_unit[row > 0]) for row in rows]
+    kinds = [set(tables.kind_of_unit[row > 0]) for row in proposals(begun(problem, np.zeros(7), config), 60)]
     assert all(len(kind) == 1 for kind in kinds) and {0} in kinds and {1} in kinds
 
 
@@ -104,8 +97,7 @@ def test_copies_go_along_together_or_as_far_apart_as_they_are(together):
     problem = analytic_problem(split.item, Cluster.preset("p100x2"))
     gpus = [d for d, device in enumerate(problem.cluster.devices) if device.type == "GPU"]
     start = data_parallel_plan(problem, gpus)
-    config = dataclasses.replace(CONFIG, copies=1.0, together=together)
-    climber = begun(problem, start, config)
+    climber = begun(problem, start, dataclasses.replace(CONFIG, copies=1.0, together=together))
     part, copies = copies_of_units(problem)
     pairs = np.array([(u, copies[u, 1]) for u in np.flatnonzero(part == 0) if copies[u, 1] >= 0])
     changed = 0
@@ -245,8 +237,7 @@ def test_it_keeps_within_memory_as_python_does(seed):
     problem = drawn_problem(rng, memory=True)
     config = LocalSearchConfig(chains=1, late=5)
     state = check_equal(problem, config, legal_start(problem, rng), seed, SimulatedEvaluator(problem))
-    best = state["best_device_of_unit"]
-    assert (SimulatedEvaluator(problem).evaluate(best).status == 0).all()
+    assert (SimulatedEvaluator(problem).evaluate(state["best_device_of_unit"]).status == 0).all()
 
 
 @pytest.mark.parametrize("seed", range(4))

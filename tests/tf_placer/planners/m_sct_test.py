@@ -60,8 +60,7 @@ def test_every_op_is_run_once_also_where_nothing_has_room(seed, monkeypatch):
     monkeypatch.setattr(Schedule, "commit", lambda self, op: committed.append(op) or commit(self, op))
     for room in (10**6, 7, 0):
         committed.clear()
-        need = np.full(problem.num_units, 3)
-        schedule = Schedule(problem, need, np.full(3, room), np.array([0, 2]))
+        schedule = Schedule(problem, np.full(problem.num_units, 3), np.full(3, room), np.array([0, 2]))
         EarliestStart(problem, schedule).run()
         said_nothing = {op for op in range(30) if schedule._is_free[op]}
         assert len(committed) == len(set(committed)) and set(committed) | said_nothing == set(range(30))
@@ -82,8 +81,7 @@ def test_a_device_stays_awake_for_a_favorite_that_is_not_ready():
     # 0 ends at 10 and 1 at 30 on the other device; 2 reads both, over 10 + 200 and 10 + 40. Its favorite parent is 0,
     # the dearer one, so it waits there until 80. 3 reads 0 over 10 + 100, is ready at 10, and could be anywhere at 120,
     # before device 0 need not wait any longer at 220: it runs there at 120 at the earliest, after 2.
-    problem = problem_of([10, 30, 20, 5], [(0, 2), (1, 2), (0, 3)], [200, 40, 100])
-    (row,) = m_sct(problem)
+    (row,) = m_sct(problem_of([10, 30, 20, 5], [(0, 2), (1, 2), (0, 3)], [200, 40, 100]))
     assert row[0] == row[2] != row[1]
 
 

@@ -26,8 +26,7 @@ NAMES = ("part_0/a", "part_0/b", "part_1/c", "gradient_tape/d", "e", "part_1/gra
 @pytest.fixture
 def fork():
     problem = problem_of([10, 10, 10, 50, 200, 100], [(0, 1), (0, 2), (0, 3), (1, 4), (2, 5)], 40)
-    splitting = Splitting("whole", 8, 2, "whole")
-    return dataclasses.replace(problem, op_names=NAMES, splitting=splitting)
+    return dataclasses.replace(problem, op_names=NAMES, splitting=Splitting("whole", 8, 2, "whole"))
 
 
 def order_of(rule, problem, devices=(0, 0, 0, 0, 0, 1)):
@@ -44,8 +43,7 @@ def test_levels_by_hand(fork):
     assert order_of("heft_rank", fork) == [[0], [1], [4], [2], [5], [3]]
     # Placed, only that of 2 is there; it is as long as the rest where 5 takes more.
     assert order_of("placed_level", fork) == [[0], [1], [4], [2], [5], [3]]
-    slower = np.where(np.arange(6)[:, None] == 5, 170, fork.compute_ns)
-    longer = dataclasses.replace(fork, compute_ns=slower)
+    longer = dataclasses.replace(fork, compute_ns=np.where(np.arange(6)[:, None] == 5, 170, fork.compute_ns))
     assert order_of("placed_level", longer)[:3] == [[0], [2], [1]]
     assert order_of("placed_level", longer, [0] * 6)[:3] == [[0], [1], [4]]
 
@@ -103,14 +101,12 @@ def test_times_are_those_of_the_plans_in_any_number_of_bursts(seed):
         np.testing.assert_array_equal(getattr(burst, name), getattr(last, name))
     times = simulator.evaluate(Decisions(burst.device_of_unit, burst.priority_of_op)).runtime_s
     np.testing.assert_array_equal(np.nan_to_num(times, nan=np.inf), burst.runtime_s)
-    before_s = np.nan_to_num(simulator.evaluate(start).runtime_s[0], nan=np.inf)
-    assert burst.runtime_s.min() <= before_s
+    assert burst.runtime_s.min() <= np.nan_to_num(simulator.evaluate(start).runtime_s[0], nan=np.inf)
 
 
 def test_a_device_waits_where_that_pays_and_the_edges_make_it_wait():
     # Device 0 could begin with op 1 at once; what the longest way leads over is ready there at 11.
-    compute = [[40, 1], [20, 90], [5, 90], [90, 30]]
-    problem = problem_of(compute, [(0, 2), (2, 3)])
+    problem = problem_of([[40, 1], [20, 90], [5, 90], [90, 30]], [(0, 2), (2, 3)])
     devices = np.array([1, 0, 0, 1], np.int32)
     assert SimulatedEvaluator(problem).evaluate(devices[np.newaxis]).runtime_s[0] == pytest.approx(65e-9)
     plan = search(problem, "memetic", budget_evaluations=6_000, order="auto").placement

@@ -50,8 +50,7 @@ def test_cpus_are_left_out_once_where_there_is_anything_else():
     problem = problem_of([10] * 30, [], cluster=cluster_of("CPU", "GPU", "GPU"))
     assert accelerators(problem).tolist() == [1, 2] and usable_devices(problem).tolist() == [0, 1, 2]
     assert [np.unique(row).tolist() for row in metis(problem)] == [[1, 2], [0, 1, 2]]
-    only_cpus = problem_of([10], [], cluster=cluster_of("CPU", "CPU", "CPU"))
-    assert accelerators(only_cpus).tolist() == [0, 1, 2]
+    assert accelerators(problem_of([10], [], cluster=cluster_of("CPU", "CPU", "CPU"))).tolist() == [0, 1, 2]
 
 
 @INSTALLED
@@ -96,8 +95,7 @@ def found(problem: Problem, row):
 
 
 def test_layers_that_are_whole_stay_where_they_are():
-    problem = fork()
-    whole = found(problem, [0, 0, 1, 0])
+    whole = found(fork(), [0, 0, 1, 0])
     assert whole is not None
     assert whole.runtime_s == whole.op_level_s and whole.slower == 0
     assert sorted(whole.device_of_unit[1:3].tolist()) == [0, 1]
@@ -105,8 +103,7 @@ def test_layers_that_are_whole_stay_where_they_are():
 
 def test_what_splits_a_layer_is_made_whole_and_said_to_be_slower():
     # Two chains in one layer: apart they take 1000 ns and some transfers, together 2020 ns.
-    problem = problem_of([10, 1000, 1000, 10], FORK, 1, names=["m/a", "m/b", "m/c", "m/d"])
-    whole = found(problem, [0, 0, 1, 0])
+    whole = found(problem_of([10, 1000, 1000, 10], FORK, 1, names=["m/a", "m/b", "m/c", "m/d"]), [0, 0, 1, 0])
     assert whole is not None
     assert len(set(whole.device_of_unit.tolist())) == 1
     assert whole.runtime_s == pytest.approx(2020e-9)
@@ -116,8 +113,7 @@ def test_what_splits_a_layer_is_made_whole_and_said_to_be_slower():
 
 
 def test_whole_layers_are_within_memory_or_there_are_none():
-    problem = fork(100, resident_bytes=[1, 60, 60, 1])
-    whole = found(problem, [0, 0, 1, 0])
+    whole = found(fork(100, resident_bytes=[1, 60, 60, 1]), [0, 0, 1, 0])
     assert whole is not None and len(set(whole.device_of_unit[1:3].tolist())) == 2
     assert (whole.peak_bytes <= 100).all()
     names = ["m/a", "m/b", "m/c", "m/d"]

@@ -127,8 +127,7 @@ def test_an_experts_plan_by_hand(problem, stages, row):
 
 def test_what_does_not_fit_is_moved():
     cluster = sized_cluster([30, 60])
-    problem = staged(problem_of([1] * 6, CHAIN, cluster=cluster, resident_bytes=10), [0, 0, 0, 0, 1, 1])
-    rows = expert(problem)
+    rows = expert(staged(problem_of([1] * 6, CHAIN, cluster=cluster, resident_bytes=10), [0, 0, 0, 0, 1, 1]))
     assert len(rows)
     for row in rows:
         assert np.bincount(row, minlength=2)[0] <= 3
@@ -144,8 +143,7 @@ def test_a_chain_is_cut_where_a_share_is_full():
     problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([40, 80]), resident_bytes=10)
     # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of all
     # memory kept free, so of 30 and 60: three and three.
-    rows = [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]
-    assert topological_fill(problem).tolist() == rows
+    assert topological_fill(problem).tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]
 
 
 def test_the_fastest_device_is_filled_first():
@@ -168,10 +166,8 @@ def test_what_outputs_hold_counts_too():
 @pytest.mark.parametrize("fill", [0.6, 0.75, 0.9])
 def test_full_devices_hold_runs_and_not_crumbs(devices, fill):
     for seed in range(5):
-        problem = full_problem(devices, fill, seed)
-        rows = topological_fill(problem)
-        crossings = [np.count_nonzero(np.diff(row)) for row in rows]
-        assert min(crossings) < 2 * devices + 10
+        rows = topological_fill(full_problem(devices, fill, seed))
+        assert min(np.count_nonzero(np.diff(row)) for row in rows) < 2 * devices + 10
 
 
 def test_many_devices_are_tried_in_powers_of_two():

@@ -69,5 +69,4 @@ def last_end(
         return ends[-1]
 
     monkeypatch.setattr(Schedule, "commit", noted)
-    rows = planner(problem, NoSettings(), 0)
-    return rows.tolist(), max(ends)
+    return planner(problem, NoSettings(), 0).tolist(), max(ends)

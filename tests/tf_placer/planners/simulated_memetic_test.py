@@ -84,8 +84,7 @@ def turns_of(problem: Problem, search: SimulatedMemetic, evaluations: int) -> li
 
 def test_turns_after_units_that_gained_are_twice_as_long_and_remember_twice_as_much():
     problem = sparse_problem(np.random.default_rng(2), 200, 4)
-    turns = turns_of(problem, begun(problem), 40 + 80 + 160 + 40 + 320 + 80 + 640)
-    assert turns == [
+    assert turns_of(problem, begun(problem), 40 + 80 + 160 + 40 + 320 + 80 + 640) == [
         (1, 40, 20), (2, 80, 20), (3, 160, 20), (4, 40, 20), (5, 320, 40), (6, 80, 40), (7, 640, 80)
     ]  # fmt: skip
 
@@ -191,8 +190,7 @@ def test_what_repeats_is_decided_first():
     expected = cut_by_plans(repeated_groups(problem), state["starts"][[int(state["start_ns"].argmin())] * 2])
     np.testing.assert_array_equal(state["unit"], Groups.of(problem, expected).group_of_unit)
     assert search.advance(500).runtime_s.min() < 1.1 * 300 * 8 * 1e-6
-    others = MemeticConfig(chains=2, repeats=False)
-    few = begun(problem, config=others)
+    few = begun(problem, config=MemeticConfig(chains=2, repeats=False))
     few.advance(starts + 1)
     assert few.state()["unit"].max() > 3 * state["unit"].max()
 
@@ -210,8 +208,7 @@ def test_a_hundred_thousand_units_end_ahead_of_stripes():
     # Else anything would do: what is drawn is more than a tenth behind, and so is a list schedule.
     others = np.concatenate([draws, list_schedule(problem)])
     assert simulator.evaluate(others).runtime_s.min() > 1.1 * stripes_s
-    search = begun(problem, config=MemeticConfig(chains=2))
-    assert search.advance(5_000).runtime_s.min() < stripes_s
+    assert begun(problem, config=MemeticConfig(chains=2)).advance(5_000).runtime_s.min() < stripes_s
 
 
 @pytest.mark.slow
@@ -242,7 +239,6 @@ def test_there_are_as_many_weights_as_the_network_has_and_nobody_changes_them():
 
 
 def chain(allowed: np.ndarray | None = None) -> Problem:
-    """Eight units, a group each."""
     more = {} if allowed is None else {"allowed": allowed}
     return problem_of([10] * 8, [(i, i + 1) for i in range(7)], 100, **more)
 
@@ -295,8 +291,7 @@ def test_elites_that_are_alike_go_on_with_finer_groups():
 
 def test_keys_in_the_middle_of_a_share_stand_for_its_device():
     allowed = np.array([[True, True, True], [False, True, True], [False, False, True]])
-    keys = np.array([[0.0, 0.49, 0.0], [0.34, 0.5, 0.9], [0.99, 0.99, 0.5]])
-    devices = devices_of_keys(keys, allowed)
+    devices = devices_of_keys(np.array([[0.0, 0.49, 0.0], [0.34, 0.5, 0.9], [0.99, 0.99, 0.5]]), allowed)
     np.testing.assert_array_equal(devices, [[0, 1, 2], [1, 2, 2], [2, 2, 2]])
     middle = np.stack([keys_of_devices(row, allowed) for row in devices])
     np.testing.assert_array_equal(devices_of_keys(middle, allowed), devices)

@@ -104,8 +104,7 @@ def test_a_budget_of_the_search_or_of_evaluations_is_each_searchs():
         assert phase.share == 0.0
         if phase.name == searching("auto"):
             assert phase.seconds == 20.0
-    counted = request_of("auto", math.inf, evaluations=100)
-    assert all(phase.share == 0.0 for phase in phases_of(counted))
+    assert all(phase.share == 0.0 for phase in phases_of(request_of("auto", math.inf, evaluations=100)))
 
 
 def test_little_time_makes_fewer_searches_and_turns():
@@ -144,8 +143,7 @@ def test_data_parallel_is_the_plan_of_the_split_program(dense):
 
 
 def test_why_not(dense):
-    alone = Item.from_function(tf.function(lambda: tf.sin(tf.range(4.0))))
-    found = with_data_parallel(outcome_of(alone))
+    found = with_data_parallel(outcome_of(Item.from_function(tf.function(lambda: tf.sin(tf.range(4.0))))))
     assert found.beside == () and found.notes[Note.WHY_NOT_SPLIT].startswith("The batch cannot be split: ")
     assert with_data_parallel(outcome_of(dense, Cluster.logical(1))).beside == ()
     of_graph = dataclasses.replace(outcome_of(dense), form=Form(outcome_of(dense).problem))
@@ -171,8 +169,7 @@ def test_a_form_that_keeps_ops_whole_knows_that_with_all_in_parts(dense, monkeyp
     assert mixed.of(mixed.data_parallel) is mixed and mixed.of(split.data_parallel) is split
     assert mixed.of(Placement(whole, whole.everything_on(0))) is mixed.whole
     data = as_json(lasting(Outcome(mixed, Timed.simulated("hdp", mixed.data_parallel)), Kept({})))
-    names = [whole.op_names[op] for op in data["kept_whole"]]
-    again = from_json(split.keeping(names), data, {}).placement
+    again = from_json(split.keeping([whole.op_names[op] for op in data["kept_whole"]]), data, {}).placement
     assert again.device_names == mixed.data_parallel.device_names, "a kept plan of it comes back"
     monkeypatch.setattr(planning_forms, "faster_whole", lambda *_: frozenset(split.split.split_ops))
     assert split.where_it_pays(1.0) is split, "nothing would be left to split"

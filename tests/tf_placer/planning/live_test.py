@@ -36,8 +36,7 @@ def is_single(row):
 
 
 def test_the_fastest_in_the_race_is_recommended_and_the_simulator_corrected(problem):
-    truth = Correction(compute=1.3, alone=3.0).apply(problem)
-    found = live(problem, OtherMachine(truth))
+    found = live(problem, OtherMachine(Correction(compute=1.3, alone=3.0).apply(problem)))
     assert found.written.name in ("random", "local_search")
     assert found.written.raced_s < 0.9 * found.named("single").raced_s
     assert found.correction.compute == pytest.approx(1.3, rel=0.1)
@@ -65,8 +64,7 @@ def test_the_last_search_goes_on_from_the_best_that_its_method_had_measured(prob
     climbs = [one for one in found.searches if one.method == "local_search"]
     assert climbs[0].runtime_s < 0.95 * climbs[0].single_device_s, "it has climbed"
     assert climbs[1].history[0].best_s > climbs[0].runtime_s, "anew"
-    best_s = min(one.runtime_s for one in climbs[:2])
-    assert climbs[2].history[0].best_s == pytest.approx(best_s, rel=0.05)
+    assert climbs[2].history[0].best_s == pytest.approx(min(one.runtime_s for one in climbs[:2]), rel=0.05)
 
 
 @pytest.mark.medium
@@ -78,8 +76,7 @@ def test_plain_methods_get_as_many_evaluations_as_the_one_asked_for(problem):
 
 @pytest.mark.medium
 def test_a_gain_within_noise_is_no_gain(problem):
-    truth = Correction(alone=1e4).apply(problem)
-    found = live(problem, OtherMachine(truth))
+    found = live(problem, OtherMachine(Correction(alone=1e4).apply(problem)))
     assert found.written.name == "single"
     assert "best single device" in found.notes[Note.WHY]
     assert found.written is found.named("single")

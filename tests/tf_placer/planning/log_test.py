@@ -183,13 +183,12 @@ def test_stages_that_end_when_they_have_to_keep_the_budget_however_wrong_their_l
 
 def test_what_is_done_once_is_told_apart_and_is_not_in_the_budget(tmp_path):
     work = Work(tmp_path, budget_s=30.0)
-    told = work.run(
+    first, last = work.run(
         work.stage("compiling", 40.0, took_s=70.0, is_once=True),
         work.stage("reading", 4.0),
         work.stage("searching", share=1.0, took_s=25.0, kept=False),
         work.stage("writing", 1.0),
-    )
-    first, last = told.splitlines()
+    ).splitlines()
     assert first == (
         "This takes about 30 s: reading 4 s, searching 25 s, writing 1 s. Once, and not in that: compiling 40 s."
     )

@@ -45,10 +45,9 @@ PLACEMENT, CORRECTION = striped(layered_problem(40)), Correction(compute=2.0)
 def kept_outcome() -> Outcome:
     """A function's plan with something in every field that is kept."""
     times = {"simulated_s": 0.3, "measured_s": 0.35, "raced_s": 0.2, "spread_s": (0.19, 0.22)}
-    plan = Timed.simulated("local_search", PLACEMENT, **times, is_clear=False)
     outcome = Outcome(
         Form(CORRECTION.apply(PLACEMENT.problem)),
-        plan,
+        Timed.simulated("local_search", PLACEMENT, **times, is_clear=False),
         (
             Timed(AS_IT_IS, raced_s=0.1, spread_s=(0.09, 0.11)),
             Timed("split", PLACEMENT, raced_s=0.4, search_s=3.0),
@@ -64,8 +63,7 @@ def kept_outcome() -> Outcome:
         },
         correction=CORRECTION,
     )
-    kept = Kept({"graph": "f"}, (("auto", 5.0, 3.0),), [["auto, search 1", [0.5], [0.3]]])
-    return lasting(outcome, kept)
+    return lasting(outcome, Kept({"graph": "f"}, (("auto", 5.0, 3.0),), [["auto, search 1", [0.5], [0.3]]]))
 
 
 def test_a_functions_plan_comes_back_from_its_file_as_it_was():
@@ -161,8 +159,7 @@ def test_place_writes_whole_layers_and_says_what_they_cost(placed, problem):
     placement = Placement.load(out / "placement.json", problem)
     simulated = SimulatedEvaluator(problem).evaluate(placement.decisions)
     assert simulated.runtime_s[0] == pytest.approx(told["by_layer_s"])
-    layers = layers_of(problem)
-    home = layer_of_unit(problem, layers)
+    home = layer_of_unit(problem, layers_of(problem))
     assert told["layers"] == len(set(home.tolist()))
     free = problem.allowed.all(axis=1)
     devices = {
@@ -252,8 +249,7 @@ def test_whole_layers_have_no_order_and_no_clusters_and_that_is_said(problem):
     clusters = np.full(problem.num_ops, NO_CLUSTER)
     clusters[0] = 0
     plan = Placement(problem, chosen.placement.device_of_unit, np.arange(problem.num_ops), clusters)
-    outcome = Outcome(Form(problem), dataclasses.replace(chosen, placement=plan))
-    report = in_layers(outcome, seed=0)
+    report = in_layers(Outcome(Form(problem), dataclasses.replace(chosen, placement=plan)), seed=0)
     text = "Whole layers are another plan, without the order and the clusters of that of single"
     assert text in verdict(report)
     assert (

@@ -117,15 +117,13 @@ def test_a_step_by_hand():
     problem = problem_of([100, 50, 50], [[0, 1], [0, 2]], 5, names=["a/x", "a/y", "z"], edge_tensor=[0, 0])
     events = events_of(chrome_trace(Placement(problem, [0, 1, 0])))
     names = row_names(events)
-    drawn = [(names[e["tid"]], e["name"], e["ts"], e["dur"]) for e in of_kind(events, "X")]
-    assert drawn == [
+    assert [(names[e["tid"]], e["name"], e["ts"], e["dur"]) for e in of_kind(events, "X")] == [
         ("step", "step of arrays", 0, 0.165), ("critical path", "a/x", 0, 0.1),
         ("critical path", "a/x", 0.1, 0.015), ("critical path", "a/y", 0.115, 0.05),
         ("GPU:0", "a/x", 0, 0.1), ("GPU:0", "z", 0.1, 0.05), ("GPU:1", "a/y", 0.115, 0.05),
         ("link 0to1", "a/x", 0.1, 0.015),
     ]  # fmt: skip
-    args = [e["args"] for e in of_kind(events, "X") if names[e["tid"]] in ("GPU:0", "link 0to1")]
-    assert args == [
+    assert [e["args"] for e in of_kind(events, "X") if names[e["tid"]] in ("GPU:0", "link 0to1")] == [
         {"critical": True, "type": "", "unit": 0, "scope": "a"},
         {"type": "", "unit": 2, "scope": ""},
         {"critical": True, "bytes": 5, "from": "GPU:0", "to": "GPU:1"},
@@ -233,10 +231,9 @@ def test_lanes_by_hand():
 def test_lanes_of_random_spans():
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        starts = rng.integers(0, 20, 30)
         spans = [
             (int(start), int(start + length))
-            for start, length in zip(starts, rng.integers(1, 9, 30), strict=True)
+            for start, length in zip(rng.integers(0, 20, 30), rng.integers(1, 9, 30), strict=True)
         ]
         lanes = lanes_of(spans)
         open_at = [sum(start <= moment < end for start, end in spans) for moment in range(30)]

@@ -86,9 +86,8 @@ def by_layer() -> Outcome:
 
 
 def fused() -> Outcome:
-    clusters = dataclasses.replace(APART, cluster_of_op=[0, -1, 0])
     plan, plain, single, *behind = raced(
-        (row(FUSED, 5 * MS, clusters), 4 * MS),
+        (row(FUSED, 5 * MS, dataclasses.replace(APART, cluster_of_op=[0, -1, 0])), 4 * MS),
         (row("auto", 6 * MS), 5 * MS),
         (row(SINGLE, 8 * MS, TOGETHER), 8 * MS),
         as_it_is=9 * MS,
@@ -121,8 +120,7 @@ def does_not_fit() -> Outcome:
 
 
 def compared() -> Outcome:
-    rows = raced((row("heft", 5 * MS), 5 * MS), (row("hdp", 4 * MS), 6 * MS), as_it_is=4 * MS)
-    return outcome(*rows)
+    return outcome(*raced((row("heft", 5 * MS), 5 * MS), (row("hdp", 4 * MS), 6 * MS), as_it_is=4 * MS))
 
 
 # Kind -> the outcome, whether it gains, and words of its headline.
@@ -208,8 +206,7 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_that_is_said_and_written_agrees(kind, tmp_path):
     make, gains, words = KINDS[kind]
-    found = make()
-    told = check_says_one_thing(found, tmp_path)
+    told = check_says_one_thing(make(), tmp_path)
     assert told["gain"]["is_clear"] is gains
     assert re.search(words, told["headline"]), told["headline"]
 
@@ -217,8 +214,7 @@ def test_all_that_is_said_and_written_agrees(kind, tmp_path):
 @pytest.mark.parametrize(("load", "is_told"), [(None, False), (0.02, False), (0.45, True)])
 def test_a_busy_machine_is_told_and_kept(load, is_told, tmp_path):
     found = live(4 * MS, 8 * MS, 9 * MS, load=load)
-    told = check_says_one_thing(found, tmp_path)
-    assert told["load"] == load
+    assert check_says_one_thing(found, tmp_path)["load"] == load
     assert ("The machine was busy: other processes took 45.0% of its CPUs" in verdict(found)) == is_told
 
 

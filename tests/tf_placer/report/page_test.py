@@ -50,8 +50,7 @@ def report() -> Outcome:
 
 def written(report: Outcome, out: pathlib.Path) -> tuple[dict, dict]:
     """The page's section and the summary of one run."""
-    paths = write_report(report, out, MADE_FOR)
-    assert out / "report.html" in paths
+    assert out / "report.html" in write_report(report, out, MADE_FOR)
     text = (out / "report.html").read_text(encoding="utf8")
     data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
     assert data is not None
@@ -62,13 +61,11 @@ def written(report: Outcome, out: pathlib.Path) -> tuple[dict, dict]:
 def test_its_numbers_are_those_of_the_summary(report, tmp_path):
     section, summary = written(report, tmp_path)
     assert section["plan"]["step_ns"] == round(1e9 * summary["runtime_s"])
-    peaks = {
+    assert {
         d["name"]: m["peak_bytes"]
         for d, m in zip(section["plan"]["devices"], section["plan"]["memory"], strict=True)
-    }
-    assert peaks == summary["peak_bytes"]
-    bounds = {f"{bound['name']}_s": bound["bound_s"] for bound in section["bounds"]}
-    assert bounds == summary["lower_bounds"]
+    } == summary["peak_bytes"]
+    assert {f"{bound['name']}_s": bound["bound_s"] for bound in section["bounds"]} == summary["lower_bounds"]
     [tightest] = [bound for bound in section["bounds"] if bound["is_tightest"]]
     assert (tightest["name"], tightest["bound_s"]) == (summary["tightest_bound"], summary["lower_bound_s"])
     rows = {row["name"]: row for row in section["step_times"]}
@@ -88,8 +85,7 @@ def test_terms_are_explained_where_they_stand(report, tmp_path):
     assert all(rows.values())
     assert {bound["name"]: bound["about"] for bound in section["bounds"]} == MEANING
     inside = dataclasses.replace(report.written.search, method="auto", found_by="learned_list")
-    chosen = Timed.of_search("auto", inside)
-    section, _ = written(dataclasses.replace(report, written=chosen), tmp_path)
+    section, _ = written(dataclasses.replace(report, written=Timed.of_search("auto", inside)), tmp_path)
     [about] = [row["about"] for row in section["step_times"] if row["name"] == "auto (learned_list)"]
     assert about == f"{methods.describe('auto')} Here learned_list: {methods.describe('learned_list')}"
 

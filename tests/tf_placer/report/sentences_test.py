@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import json
 import os
 
 import numpy as np
@@ -10,6 +11,7 @@ import rich.console
 
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.base.arguments import InputError
+from tf_placer.base.quantities import percentage
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
@@ -24,6 +26,9 @@ from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.report.files import summary
 from tf_placer.report.sentences import (
+    FIGURES,
+    fidelity_sentence,
+    fidelity_sentences,
     fit_sentences,
     least_memory_sentence,
     plan_in_parts_sentences,
@@ -247,12 +252,10 @@ def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits():
         f"The plan of {report.written.name} fits: GPU:0, its fullest device, takes 500 B of 600 B, 16.7% "
         "of it free."
     )
-    splitting = Splitting("", 8, 2, "whole")
-    form = Form(dataclasses.replace(report.problem, splitting=splitting))
-    in_parts = fit_sentences(dataclasses.replace(report, form=form))[0]
-    assert in_parts.startswith("No single device holds the step with its batch in 2 parts: "), (
-        "the whole may fit"
-    )
+    form = Form(dataclasses.replace(report.problem, splitting=Splitting("", 8, 2, "whole")))
+    assert fit_sentences(dataclasses.replace(report, form=form))[0].startswith(
+        "No single device holds the step with its batch in 2 parts: "
+    ), "the whole may fit"
     told = summary(report)["single_device_needs"]
     assert isinstance(told, dict)
     assert (told["needed_bytes"], told["has_bytes"]) == (800, 600)
@@ -382,3 +385,25 @@ def test_nothing_is_told_of_a_whole_batch_or_of_one_device(outcome, in_parts):
     assert plan_in_parts_sentences(Placement(in_parts, in_parts.everything_on(0))) == [] or set(
         Placement(in_parts, in_parts.everything_on(0)).device_of_op.tolist()
     ) != {0}
+
+
+def test_a_gpu_with_measurements_says_its_factor():
+    factor = json.loads(FIGURES.read_text())["p100"]["factor"]
+    assert f"typically within {percentage(factor - 1)} of published ones" in fidelity_sentence("p100")
+    assert 1.0 < factor < 1.5
+
+
+def test_a_gpu_that_we_measured_says_so():
+    figures = json.loads(FIGURES.read_text())["h100_fp32"]
+    assert 0 < figures["own"] < figures["rows"]
+    said = fidelity_sentence("h100_fp32")
+    assert f"of measured ones ({figures['rows']} steps, {figures['own']} measured by us" in said
+
+
+def test_a_gpu_without_says_so():
+    assert "No published step times of networks on k40" in fidelity_sentence("k40")
+
+
+def test_one_sentence_for_each_model_and_none_for_live_devices():
+    assert len(fidelity_sentences(Cluster.preset("p100x4"))) == 1
+    assert fidelity_sentences(Cluster.logical(2)) == []

@@ -230,8 +230,7 @@ def test_dark_mode_changes_page_and_charts_at_once(opened):
     dark = tab.evaluate(paper), tab.locator("#step-times canvas").screenshot()
     assert light[0] == "rgb(255, 255, 255)" and dark[0] != light[0] and dark[1] != light[1]
     chart = "echarts.getInstanceByDom(document.querySelector('#step-times .chart'))"
-    fill = tab.evaluate(f"() => {chart}.getOption().series[1].itemStyle.color")
-    assert fill == tab.evaluate(
+    assert tab.evaluate(f"() => {chart}.getOption().series[1].itemStyle.color") == tab.evaluate(
         "getComputedStyle(document.documentElement).getPropertyValue('--rival').trim()"
     )
 
@@ -282,8 +281,7 @@ def test_the_critical_path_crosses_no_label(opened, tmp_path):
     problem = layered_problem(40)
     crossing = Placement(problem, (np.arange(problem.num_units) // 3 % 3).astype(np.int32))
     few.write_text(page_html(page_of(problem, crossing)), encoding="utf8")
-    tab = opened(few)
-    links, labels = tab.evaluate(_LINKS_AND_LABELS)
+    links, labels = opened(few).evaluate(_LINKS_AND_LABELS)
     assert links and len(labels) >= 3
     for x, top, width, height in links:
         for left, above, wide, high in labels:

@@ -108,8 +108,7 @@ def test_a_thinned_curve_keeps_the_peak_of_every_slice():
 
 
 def test_a_copy_is_shown_with_its_part(view):
-    program = split_program(workloads.build("dense_small"), 2)
-    problem = build_problem(program.item, Cluster.preset("p100x2"))
+    problem = build_problem(split_program(workloads.build("dense_small"), 2).item, Cluster.preset("p100x2"))
     row = data_parallel_plan(problem, (0, 1))
     shown = draw_step(problem, Decisions([row]))
     assert shown.parts == 2 and view.parts == 1 and set(view.ops["part"].tolist()) == {-1}

@@ -10,7 +10,6 @@ from tf_placer.workloads.spec import Workload, begin, train_step
 
 
 def dense() -> Workload:
-    """A Keras step with momentum."""
     return Workload(*function("dense_small"))
 
 

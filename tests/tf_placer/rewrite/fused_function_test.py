@@ -131,14 +131,12 @@ def test_exported_saved_model():
     with tempfile.TemporaryDirectory() as folder:
         tf.saved_model.save(module, f"{folder}/plain", signatures={"serving_default": serve})
         item = Item.from_saved_model(f"{folder}/plain")
-        fused = plan_of(item)
-        plan = dataclasses.replace(fused, priority_of_op=np.arange(len(item.index.names))[::-1])
+        plan = dataclasses.replace(plan_of(item), priority_of_op=np.arange(len(item.index.names))[::-1])
         export_saved_model(f"{folder}/plain", f"{folder}/fused", plan)
         kept = Placement.load(f"{folder}/fused/assets.extra/placement/serving_default.json", plan.problem)
         assert np.array_equal(kept.priority_of_op, plan.priority_of_op)
         assert np.array_equal(kept.cluster_of_op, plan.cluster_of_op)
-        item_again = Item.from_saved_model(f"{folder}/fused")
-        calls = [name for name in item_again.index.names if PREFIX in name]
+        calls = [name for name in Item.from_saved_model(f"{folder}/fused").index.names if PREFIX in name]
         loaded = load_saved_model(f"{folder}/fused")
         assert close(loaded.signatures["serving_default"](x)["y"], serve(x)["y"])
         assert calls

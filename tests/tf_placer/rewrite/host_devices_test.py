@@ -27,12 +27,11 @@ def test_units_of_what_needs_this_process_come_here():
     item = Item.from_function(tf.function(lambda x: tf.abs(next(rows) + x)), tf.constant(1, tf.int64))
     planned = dict.fromkeys(item.index.names, WORKER)
     found = with_host_ops_here(item, planned)
-    here = {
+    assert {
         op_type
         for name, op_type in zip(item.index.names, item.index.op_types, strict=True)
         if found[name] == HERE
-    }
-    assert here == {"Placeholder", "IteratorGetNext"}  # the iterator and what reads it
+    } == {"Placeholder", "IteratorGetNext"}  # the iterator and what reads it
     assert set(planned.values()) == {WORKER}
 
 
@@ -56,8 +55,7 @@ def spread(function, args: tuple, cluster: Cluster, here: Mapping[str, str]):
     item = Item.from_function(concrete, *args)
     problem = analytic_problem(item, cluster)
     generator = np.random.default_rng(1)
-    row = [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed]
-    placement = Placement(problem, row)
+    placement = Placement(problem, [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed])
     devices = {name: here[device] for name, device in placement.device_names.items()}
     move_variables(concrete, item, devices)
     placed = placed_concrete_function(concrete, item, placement, devices)
@@ -80,8 +78,7 @@ def run() -> Run:
     rows = iter(tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(24.0), [8, 3])).batch(2))  # before
     cluster = Cluster.local(cores=2)
     here = attach(cluster)
-    entries = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2]))
-    table = tf.lookup.StaticHashTable(entries, 0)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2])), 0)
     data = tf.data.Dataset.range(4)
     weights, count = tf.Variable(tf.ones([3, 2])), tf.Variable(0.0)
     seen: list[float] = []
@@ -110,8 +107,7 @@ def test_it_computes_the_same(run):
         np.array([[3.0, 3.0], [12.0, 12.0]]) + 60.0,
         1.5 * np.array([[21.0] * 2, [30.0] * 2]) + 2 * sums[1],
     ]
-    expected = [[relu[k].tolist(), [1, 2], 6] for k in range(2)]
-    assert [result[:3] for result in run.results] == expected
+    assert [result[:3] for result in run.results] == [[relu[k].tolist(), [1, 2], 6] for k in range(2)]
     assert run.seen == sums
 
 
@@ -126,7 +122,6 @@ def test_what_needs_this_process_is_in_it(run):
 @on_workers
 def test_the_rest_is_on_the_workers(run):
     workers, types = set(run.here.values()), ("MatMul", "Relu", "Sin", "AddV2")
-    computing = {op.device for op in run.placed.graph.get_operations() if op.type in types}
-    assert computing <= workers
+    assert {op.device for op in run.placed.graph.get_operations() if op.type in types} <= workers
     assert {variable.device for variable in run.variables} <= workers
     assert len(set(run.devices.values())) == 3

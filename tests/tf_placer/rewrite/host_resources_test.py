@@ -28,11 +28,9 @@ Build = Callable[[], tuple[Any, tuple]]
 def spread(function, args: tuple, seed: int = 0) -> tuple[Any, dict[str, str]]:
     """``function`` at a random legal placement on all devices, and the device of each op."""
     concrete = function.get_concrete_function(*args)
-    item = Item.from_function(concrete, *args)
-    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    problem = analytic_problem(Item.from_function(concrete, *args), Cluster.logical(NUM_DEVICES))
     generator = np.random.default_rng(seed)
-    row = [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed]
-    placement = Placement(problem, row)
+    placement = Placement(problem, [generator.choice(np.flatnonzero(allowed)) for allowed in problem.allowed])
     return placed_function(concrete, placement, *args), placement.device_names
 
 

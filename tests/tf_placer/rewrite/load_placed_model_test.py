@@ -228,8 +228,7 @@ def test_functions_of_objects_run_placed(tmp_path):
 
 def test_a_function_with_two_plans_is_named(tmp_path):
     model, x = Endpoints(), tf.reshape(tf.range(6.0) / 6.0, [2, 3])
-    path = tmp_path / "model"
-    tf.saved_model.save(model, str(path), signatures={"both": model.both})
+    tf.saved_model.save(model, str(tmp_path / "model"), signatures={"both": model.both})
     told = []
     for source, target in (("model", "placed"), ("placed", "again")):
         with warnings.catch_warnings(record=True) as caught:
@@ -239,7 +238,6 @@ def test_a_function_with_two_plans_is_named(tmp_path):
         told.append(" ".join(str(one.message) for one in caught))
     loaded = [load_saved_model(tmp_path / target) for target in ("placed", "again")]
     results = [one.both(x)["y"] for one in loaded]
-    is_same = all(bool(tf.reduce_all(result == model.both(x)["y"])) for result in results)
-    assert is_same
+    assert all(bool(tf.reduce_all(result == model.both(x)["y"])) for result in results)
     assert "both, other, serve, twice run unplaced" in told[0]
     assert "other, serve run unplaced" in told[1]

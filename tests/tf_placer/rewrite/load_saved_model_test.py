@@ -11,6 +11,7 @@ from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
+import tf_placer
 from tests.own_process import python
 from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.base.arguments import InputError
@@ -20,7 +21,7 @@ from tf_placer.graph.read_graph import read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.pins import pinned
 from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.load_saved_model import load_saved_model
+from tf_placer.rewrite.load_saved_model import load_saved_model, rename_saved_devices
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file
 
 CPU_0 = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -292,8 +293,7 @@ def test_a_plan_of_tensorflow_1_is_replaced_whole(tmp_path):
 
 def test_a_pinned_problem_has_plans_that_agree(two, tmp_path):
     path, plans = two
-    scaled = plans["scaled"].problem
-    held = pinned(Item.from_saved_model(path, "scaled"), scaled, plans["power"])
+    held = pinned(Item.from_saved_model(path, "scaled"), plans["scaled"].problem, plans["power"])
     agreeing = Placement(held, held.everything_on(1))
     assert agreeing.device_names["weights"].endswith("CPU:0")
     assert len(set(agreeing.device_names.values())) == 2
@@ -332,3 +332,32 @@ def test_the_command_line_of_tensorflow_runs_it(model, tmp_path):
     for name in ("two", "other"):
         with pytest.raises(InputError, match=r"device:CPU:1, which this process lacks"):
             load_saved_model(tmp_path / name)
+
+
+@pytest.mark.parametrize("preset", ["p100x2", "k40x2"])
+def test_a_described_device_that_is_missing_is_named(preset):
+    function = tf.function(lambda x: tf.nn.relu(x) + 1.0)
+    item = tf_placer.Item.from_function(function, tf.ones([2]))
+    problem = tf_placer.build_problem(item, tf_placer.Cluster.preset(preset))
+    gpu, host = problem.everything_on(1), problem.everything_on(problem.cluster.host)
+    with pytest.raises(tf_placer.InputError, match=r"this process has no device .*GPU:1; it has /job:"):
+        tf_placer.placed_function(function, tf_placer.Placement(problem, gpu), tf.ones([2]))
+    placed = tf_placer.placed_function(function, tf_placer.Placement(problem, host), tf.ones([2]))
+    assert placed(tf.ones([2])).numpy().tolist() == [2.0, 2.0]  # what the plan does not use need not be there
+
+
+def test_more_workers_than_cores_are_told(tmp_path):
+    example = several_signatures(tmp_path)
+    cluster = tf_placer.Cluster.local(1)
+    item = tf_placer.Item.from_saved_model(example.path, "scaled")
+    problem = tf_placer.build_problem(item, cluster, costs="analytic")
+    placement = tf_placer.Placement(problem, np.zeros(problem.num_units, np.int32))
+    tf_placer.export_saved_model(example.path, tmp_path / "placed", placement, "scaled")
+    here, away = (f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in (0, 9999))
+    model = read_saved_model(tmp_path / "placed")
+    rename_saved_devices(model, {here: away})
+    (tmp_path / "placed" / "saved_model.pb").write_bytes(model.proto.SerializeToString())
+    plan = tmp_path / "placed" / "assets.extra" / "placement" / "scaled.json"
+    plan.write_text(plan.read_text().replace(here, away))
+    with pytest.raises(tf_placer.InputError, match=r"on this machine's workers.*task:9999.*cores=10000, but"):
+        tf_placer.load_saved_model(tmp_path / "placed")

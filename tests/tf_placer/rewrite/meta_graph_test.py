@@ -64,8 +64,7 @@ def without_devices(meta_graph: tf.compat.v1.MetaGraphDef) -> bytes:
 def test_only_devices_change(build, fetches):
     meta_graph = exported(build)
     before = meta_graph.SerializeToString(deterministic=True)
-    placement = placement_of(meta_graph, fetches)
-    placed = place_meta_graph(meta_graph, placement)
+    placed = place_meta_graph(meta_graph, placement_of(meta_graph, fetches))
     assert meta_graph.SerializeToString(deterministic=True) == before, "the argument is left alone"
     assert without_devices(placed) == without_devices(meta_graph)
     assert placed != meta_graph
@@ -142,10 +141,9 @@ def test_an_order_is_written_as_control_inputs_where_the_ops_are(where, monkeypa
     if where == "inside":
         nodes = placed.graph_def.library.function[0].node_def
         path = next(node.name for node in placed.graph_def.node if node.op.endswith("PartitionedCall")) + "/"
-    controls = {
+    assert {
         (path + text[1:], path + node.name) for node in nodes for text in node.input if text.startswith("^")
-    }
-    assert controls == edges
+    } == edges
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         tf.import_graph_def(placed.graph_def, name="")
         session.run("y:0", {"x:0": np.zeros([64, 64])})
@@ -170,8 +168,7 @@ def test_every_node_gets_its_device_and_nothing_else_changes():
     assert graph_def.library.function  # the loop's body: must survive unchanged
     devices = [(CPU0, CPU1)[i % 2] for i in range(len(graph_def.node))]
 
-    names = [node.name for node in graph_def.node]
-    placed = place_graph(graph_def, dict(zip(names, devices, strict=True)))
+    placed = place_graph(graph_def, dict(zip([node.name for node in graph_def.node], devices, strict=True)))
 
     assert [node.device for node in placed.node] == devices
     assert graph_def.SerializeToString(deterministic=True) == before
@@ -205,8 +202,7 @@ def test_a_device_string_that_is_not_full_is_refused(device):
 def test_a_colocation_group_must_stay_together(target):
     graph_def = tf.compat.v1.GraphDef()
     for name in ("a", "b"):
-        node = graph_def.node.add(name=name, op="NoOp")
-        node.attr["_class"].list.s.append(f"loc:@{target}".encode())
+        graph_def.node.add(name=name, op="NoOp").attr["_class"].list.s.append(f"loc:@{target}".encode())
     assert place_graph(graph_def, {"a": CPU1, "b": CPU1}).node[1].device == CPU1
     with pytest.raises(InputError, match="'b' and 'a' are colocated"):
         place_graph(graph_def, {"a": CPU0, "b": CPU1})
@@ -226,8 +222,7 @@ def test_the_body_of_a_loop_runs_where_the_loop_was_put():
     with tf.compat.v1.Session(graph=graph, config=config) as session:
         result = session.run("end:0", {"start:0": [1.0, 3.0]}, options=options, run_metadata=metadata)
     assert result.tolist() == [8.0, 24.0]  # three doublings
-    multiplied_on = [n.device for part in metadata.partition_graphs for n in part.node if n.op == "Mul"]
-    assert multiplied_on == [CPU1]
+    assert [n.device for part in metadata.partition_graphs for n in part.node if n.op == "Mul"] == [CPU1]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""A plan's order is written as control inputs: it is kept, and changes nothing of what is computed."""
+"""Plans in a random order, and programs of TensorFlow 1 placed at random, compute what they do unplaced."""
 
 import tempfile
 from unittest import mock
@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from colocation.op_facts import VARIABLES
 from tests import tf1_programs
+from tests.colocation.random_graphs import control_flow
 from tests.logical_devices import NUM_DEVICES
+from tests.tf1_programs import program, run, same
 from tests.tf_placer.rewrite.equivalence_programs import PROGRAMS
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -18,14 +21,15 @@ from tf_placer.problem.placement import Placement
 from tf_placer.rewrite import rewrite
 from tf_placer.rewrite.load_saved_model import load_saved_model
 from tf_placer.rewrite.placed_function import placed_function
+from tf_placer.rewrite.rewrite import apply_placement, place_meta_graph
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.runtime.audit import executed_order, written_order
 from tf_placer.runtime.graph_program import build_program, open_program, session_config
 from tf_placer.transform.order import ordered_pairs
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
-
-DEVICES, STEPS, PLACEMENTS = 2, 2, 1
+DEVICES, STEPS, PLACEMENTS, TF1_PLACEMENTS = 2, 2, 1, 4
+v1 = tf.compat.v1
 
 
 def ordered_plan(item: Item, seed: int) -> Placement:
@@ -33,6 +37,13 @@ def ordered_plan(item: Item, seed: int) -> Placement:
     problem, rng = analytic_problem(item, Cluster.logical(DEVICES)), np.random.default_rng(seed)
     row = problem.legalized(rng.integers(DEVICES, size=problem.num_units))
     return Placement(problem, row, rng.permutation(problem.num_ops))
+
+
+def fed(item: Item, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    return {
+        f"{feed.node}:0": 0.3 * rng.normal(size=feed.shape).astype(feed.dtype.as_numpy_dtype)
+        for feed in item.feeds
+    }
 
 
 def all_pairs() -> mock._patch:
@@ -95,21 +106,18 @@ def _logical_config(deadline_s: float) -> tf.compat.v1.ConfigProto:
 @pytest.mark.parametrize("name", tf1_programs.PROGRAMS)
 def test_no_bit_of_tensorflow_1_changes(name):
     """Loops and branches of TensorFlow 1: no pair waits for what is in them, or goes round through them."""
-    found = tf1_programs.program(name)
+    found = program(name)
     item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
     rng = np.random.default_rng(0)
-    feeds = {
-        f"{feed.node}:0": 0.3 * rng.normal(size=feed.shape).astype(feed.dtype.as_numpy_dtype)
-        for feed in item.feeds
-    }
+    feeds = fed(item, rng)
     starts = {v.node: 0.3 * rng.normal(size=v.value.shape).astype(np.float32) for v in item.variables}
     wanted = [*item.fetches, *item.control_outputs]
     for seed in range(PLACEMENTS):
         plan = ordered_plan(item, seed)
         alone = Placement(plan.problem, plan.device_of_unit)
         with all_pairs():
-            graphs = [rewrite.apply_placement(item, one) for one in (alone, plan)]
-        assert tf1_programs.same(*(tf1_programs.run(graph, wanted, feeds, starts) for graph in graphs))
+            graphs = [apply_placement(item, one) for one in (alone, plan)]
+        assert same(*(run(graph, wanted, feeds, starts) for graph in graphs))
 
 
 def test_a_saved_model_keeps_the_order():
@@ -123,7 +131,7 @@ def test_a_saved_model_keeps_the_order():
         item = Item.from_saved_model(f"{folder}/model", "serving_default", 6)
         plan = ordered_plan(item, 0)
         with all_pairs():
-            wanted = set(written_order(item.graph_def, rewrite.apply_placement(item, plan)))
+            wanted = set(written_order(item.graph_def, apply_placement(item, plan)))
             export_saved_model(f"{folder}/model", f"{folder}/placed", plan, batch_size=6)
         kept = Placement.load(f"{folder}/placed/assets.extra/placement/serving_default.json", plan.problem)
         before, after = (load_saved_model(f"{folder}/{name}") for name in ("model", "placed"))
@@ -137,3 +145,53 @@ def test_a_saved_model_keeps_the_order():
     assert wanted <= edges
     assert np.array_equal(kept.priority_of_op, plan.priority_of_op)
     assert calls[0].tobytes() == calls[1].tobytes()
+
+
+@pytest.mark.parametrize(("seed", "name"), list(enumerate(tf1_programs.PROGRAMS)))
+def test_it_computes_the_same(seed, name):
+    """Placed at random a few times; the Item's graph and the MetaGraphDef are run."""
+    found = program(name)
+    rng = np.random.default_rng(seed)
+    item = Item.from_meta_graph(found.meta_graph, found.fetches, batch_size=4)
+    problem = analytic_problem(item, Cluster.logical(tf1_programs.NUM_DEVICES))
+    feeds = fed(item, rng)
+    starts = {
+        node.name: 0.3
+        * rng.normal(size=[size.size for size in node.attr["shape"].shape.dim]).astype(np.float32)
+        for node in found.meta_graph.graph_def.node
+        if node.op in VARIABLES
+    }
+    needed = {name: value for name, value in starts.items() if name in item.index.id_of_name}
+    unplaced = run(found.meta_graph.graph_def, found.fetches, feeds, starts)
+    for _ in range(TF1_PLACEMENTS):
+        rows = np.array([rng.choice(np.flatnonzero(allowed)) for allowed in problem.allowed], np.int32)
+        placement = Placement(problem, rows)
+        cleaned = run(apply_placement(item, placement), [*item.fetches, *item.control_outputs], feeds, needed)
+        given = run(place_meta_graph(found.meta_graph, placement).graph_def, found.fetches, feeds, starts)
+        assert same(unplaced, cleaned)
+        assert same(unplaced, given)
+
+
+def test_a_saved_model_keeps_its_values(tmp_path):
+    """A SavedModel with a v1 variable and a loop: the value is the checkpoint's, and the placed copy gives the same."""
+    source, target = str(tmp_path / "model"), str(tmp_path / "placed")
+    given = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
+    with control_flow(functional=False), tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [None, 8], name="x")
+        w = v1.get_variable("w", [8, 8], use_resource=False)
+        loop = v1.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ w)), (0, x))
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            v1.saved_model.simple_save(session, source, {"x": x}, {"y": loop[1]})
+            kept, expected = session.run([w, loop[1]], {x: given})
+    item = Item.from_saved_model(source)
+    (variable,) = item.variables
+    problem = analytic_problem(item, Cluster.logical(tf1_programs.NUM_DEVICES))
+    rows = problem.legalized(np.arange(problem.num_units) % tf1_programs.NUM_DEVICES)
+    export_saved_model(source, target, {"serving_default": Placement(problem, rows)})
+    config = v1.ConfigProto(device_count={"CPU": tf1_programs.NUM_DEVICES}, allow_soft_placement=False)
+    with tf.Graph().as_default(), v1.Session(config=config) as session:
+        signature = v1.saved_model.loader.load(session, ["serve"], target).signature_def["serving_default"]
+        found = session.run(signature.outputs["y"].name, {signature.inputs["x"].name: given})
+    assert np.array_equal(variable.value, kept)
+    assert np.allclose(found, expected, rtol=1e-6, atol=1e-6)

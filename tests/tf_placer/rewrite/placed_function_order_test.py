@@ -154,8 +154,7 @@ def signature_of_a_saved_model(placed: bool):
     folder, model = Path(tempfile.mkdtemp()), Model()
     tf.saved_model.save(model, str(folder / "model"), signatures=model.late)
     if placed:
-        item = Item.from_saved_model(folder / "model")
-        problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+        problem = analytic_problem(Item.from_saved_model(folder / "model"), Cluster.logical(NUM_DEVICES))
         row = np.arange(problem.num_units) % NUM_DEVICES
         export_saved_model(folder / "model", folder / "placed", Placement(problem, row))
     loaded = load_saved_model(folder / ("placed" if placed else "model"))
@@ -209,8 +208,7 @@ def test_as_the_traced_function():
             x += tf.reduce_sum(weights)
         return tf.cond(x > 0.0, lambda: x + embeddings[0, 0], lambda: x)
 
-    only_computes = tf.function(lambda x: x * 2.0)
-    for function in (reads, writes, reads_in_loops, only_computes):
+    for function in (reads, writes, reads_in_loops, tf.function(lambda x: x * 2.0)):
         traced = function.get_concrete_function(tf.constant(0.0))
         placed = place(function, tf.constant(0.0))
         assert _seen_from_outside(traced) == _seen_from_outside(placed), function

@@ -27,8 +27,7 @@ def test_structured():
 
     x, pair = tf.constant([1.0, 2.0]), Pair(tf.constant([3.0, 4.0]), tf.constant(5.0))
     concrete = f.get_concrete_function(x, pair=pair)
-    item = Item.from_function(concrete, x, pair)
-    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    problem = analytic_problem(Item.from_function(concrete, x, pair), Cluster.logical(NUM_DEVICES))
     row = np.arange(problem.num_units) % NUM_DEVICES
     placed = placed_function(concrete, Placement(problem, row), x, pair)
     expected, found = f(x, pair=pair), placed(x, pair=pair, scale=2)
@@ -137,8 +136,7 @@ def test_gradients_from_outside(make, is_differentiated):
     function, x, *variables = make()
     if is_differentiated:  # that gives loops bodies of their own
         outcomes(function, x, *variables)
-    placed = place(function, x)
-    assert outcomes(placed, x, *variables) == outcomes(function, x, *variables)
+    assert outcomes(place(function, x), x, *variables) == outcomes(function, x, *variables)
 
 
 def test_variable_known_by_its_handle_only():
@@ -151,8 +149,7 @@ def test_variable_known_by_its_handle_only():
 
     expected = tf.random.Generator.from_seed(1).normal([2])
     found = place(f, tf.constant([1.0, 1.0]), seed=2)(tf.constant([1.0, 1.0]))
-    moved = {variable.device[-1] for variable in (generator.state, weights)} != {"0"}
-    assert moved
+    assert {variable.device[-1] for variable in (generator.state, weights)} != {"0"}
     assert tf.reduce_all(found == expected)
     assert weights.numpy().tolist() == [0.0, 1.0]
 
@@ -208,8 +205,7 @@ def test_result_of_a_branch_named_as_its_input():
         return y * 3.0, y * 5.0
 
     x = tf.constant(0.5)
-    found = place_some(f, {"cond/Identity": 1, "mul": 2}, x)(x)
-    assert [float(value) for value in found] == [0.75, 1.25]
+    assert [float(value) for value in place_some(f, {"cond/Identity": 1, "mul": 2}, x)(x)] == [0.75, 1.25]
 
 
 def test_variable_passed_as_an_argument_is_refused():

@@ -20,8 +20,7 @@ CLOSE = 1e-5  # of the largest number: the order of sums, in float32
 def place(function, *example_args, seed: int = 0):
     """A random legal placement of what ``function`` does with such arguments."""
     concrete = traced(function, example_args)
-    item = Item.from_function(concrete, *example_args)
-    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    problem = analytic_problem(Item.from_function(concrete, *example_args), Cluster.logical(NUM_DEVICES))
     row = np.random.default_rng(seed).integers(NUM_DEVICES, size=problem.num_units)
     row = np.where(problem.allowed[np.arange(problem.num_units), row], row, problem.allowed.argmax(axis=1))
     return placed_function(concrete, Placement(problem, row), *example_args)
@@ -30,8 +29,7 @@ def place(function, *example_args, seed: int = 0):
 def place_some(function, device_of_op: dict[str, int], *example_args):
     """A placement with some ops on the devices of these numbers, and the others on device 0."""
     concrete = function.get_concrete_function(*example_args)
-    item = Item.from_function(concrete, *example_args)
-    problem = analytic_problem(item, Cluster.logical(NUM_DEVICES))
+    problem = analytic_problem(Item.from_function(concrete, *example_args), Cluster.logical(NUM_DEVICES))
     row = np.zeros(problem.num_units, np.int32)
     for name, device in device_of_op.items():
         row[problem.unit_of_op[problem.op_names.index(name)]] = device
@@ -39,10 +37,9 @@ def place_some(function, device_of_op: dict[str, int], *example_args):
 
 
 def are_close(expected: object, found: object) -> bool:
-    pairs = zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
     return all(
         np.abs(np.asarray(a) - np.asarray(b)).max() <= CLOSE * max(np.abs(np.asarray(a)).max(), 1e-3)
-        for a, b in pairs
+        for a, b in zip(tf.nest.flatten(expected), tf.nest.flatten(found), strict=True)
     )
 
 

@@ -59,8 +59,7 @@ def concrete_of(draw: Callable[[tf.Tensor], Any]) -> Any:
 
 
 def run(concrete: Any, size: int) -> list[bytes]:
-    outputs = call_flat(concrete, [tf.constant(size)])
-    return [output.numpy().tobytes() for output in tf.nest.flatten(outputs)]
+    return [output.numpy().tobytes() for output in tf.nest.flatten(call_flat(concrete, [tf.constant(size)]))]
 
 
 @pytest.mark.parametrize("draw", _DRAWS.values(), ids=_DRAWS.keys())

@@ -50,8 +50,7 @@ def served_by_v1(path: pathlib.Path, signature: str, inputs: Mapping[str, np.nda
     config.device_count["CPU"] = NUM_DEVICES
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default(), tf.compat.v1.Session(config=config) as session:
-        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(path))
-        entry = meta.signature_def[signature]
+        entry = tf.compat.v1.saved_model.load(session, ["serve"], str(path)).signature_def[signature]
         feeds = {entry.inputs[name].name: value for name, value in inputs.items()}
         results = session.run({key: output.name for key, output in entry.outputs.items()}, feeds)
     return {key: bits(np.asarray(value)) for key, value in results.items()}
@@ -114,8 +113,7 @@ def test_any_batch(tmp_path):
     target = exported(example.path, batch_size=8)
     ((name, x),) = example.questions["serving_default"].items()
     for rows in (1, 3, 32):
-        question = {name: np.resize(x, (rows, *x.shape[1:]))}
-        check_answers(example.path, target, {"serving_default": question})
+        check_answers(example.path, target, {"serving_default": {name: np.resize(x, (rows, *x.shape[1:]))}})
 
 
 def test_several_signatures_each_placed(tmp_path):
@@ -126,8 +124,7 @@ def test_several_signatures_each_placed(tmp_path):
     both, first, again = (tmp_path / name for name in ("both", "first", "again"))
     export_saved_model(example.path, both, {"power": power, "scaled": scaled})
     export_saved_model(example.path, first, power, "power")
-    over = placement_of(first, "scaled", held=power.device_names)
-    export_saved_model(first, again, over, "scaled")
+    export_saved_model(first, again, placement_of(first, "scaled", held=power.device_names), "scaled")
     files = sorted(path.relative_to(both) for path in both.rglob("*") if path.is_file())
     assert {plan_file("power"), plan_file("scaled")} <= set(files)
     assert files == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())

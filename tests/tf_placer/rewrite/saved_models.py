@@ -73,7 +73,6 @@ class TwoSignatures(tf.Module):
 
 
 def several_signatures(folder: pathlib.Path) -> Example:
-    """``TwoSignatures``, saved."""
     module = TwoSignatures()
     signatures = {"power": module.power, "scaled": module.scaled}
     tf.saved_model.save(module, str(folder / "module"), signatures=signatures)
@@ -107,8 +106,7 @@ def a_hash_table(folder: pathlib.Path) -> Example:
     module = Lookup(words)
     tf.saved_model.save(module, str(folder / "table"), signatures={"serving_default": module.embed})
     words.unlink()
-    questions = {"serving_default": {"words": np.array([b"Banana", b"durian"], object)}}
-    return Example(folder / "table", questions)
+    return Example(folder / "table", {"serving_default": {"words": np.array([b"Banana", b"durian"], object)}})
 
 
 class Examples(tf.Module):
@@ -130,7 +128,6 @@ class Examples(tf.Module):
 
 
 def string_inputs(folder: pathlib.Path) -> Example:
-    """``Examples``, saved."""
     module = Examples()
     tf.saved_model.save(module, str(folder / "strings"), signatures={"serving_default": module.classify})
     protos = [
@@ -177,8 +174,7 @@ def a_call_from_tensorflow_1(folder: pathlib.Path) -> Example:
         y, n = step(*tf.split(x, 2, axis=1))
         session.run(tf.compat.v1.global_variables_initializer())
         tf.compat.v1.saved_model.simple_save(session, str(path), {"x": x}, {"y": y, "n": n})
-    question = np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)
-    return Example(path, {"serving_default": {"x": question}})
+    return Example(path, {"serving_default": {"x": np.array([[1.0, -5.0, 2.0, 0.5]], np.float32)}})
 
 
 def references_on_devices(folder: pathlib.Path, seed: int) -> Example:
@@ -203,8 +199,7 @@ def references_on_devices(folder: pathlib.Path, seed: int) -> Example:
             y = tf.nn.relu(hidden @ left)
         with anywhere():
             z = hidden @ right + tf.reduce_mean(tf.nn.embedding_lookup(shared, [0, 2]))
-        config = tf.compat.v1.ConfigProto(allow_soft_placement=True)
-        with tf.compat.v1.Session(config=config) as session:
+        with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(allow_soft_placement=True)) as session:
             session.run(tf.compat.v1.global_variables_initializer())
             signature = tf.compat.v1.saved_model.predict_signature_def
             signatures = {
@@ -274,15 +269,13 @@ class RaggedWords(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="sentences")])
     def embed(self, sentences):
-        words = tf.strings.split(tf.strings.lower(sentences))
-        ids = tf.ragged.map_flat_values(self.table.lookup, words)
+        ids = tf.ragged.map_flat_values(self.table.lookup, tf.strings.split(tf.strings.lower(sentences)))
         embedded = tf.ragged.map_flat_values(lambda one: tf.gather(self.embedding, one), ids)
         count = tf.map_fn(lambda row: tf.cast(tf.size(row), tf.float32), ids, fn_output_signature=tf.float32)
         return {"mean": tf.reduce_mean(embedded, axis=1), "ids": ids.to_tensor(-1), "count": count}
 
 
 def ragged_words(folder: pathlib.Path) -> Example:
-    """``RaggedWords``, saved."""
     (folder / "vocabulary.txt").write_text("apple\nbanana\ncherry\n")
     module = RaggedWords(folder / "vocabulary.txt")
     tf.saved_model.save(module, str(folder / "ragged"), signatures=module.embed)
@@ -310,7 +303,6 @@ class Detector(tf.Module):
 
 
 def a_detector(folder: pathlib.Path) -> Example:
-    """``Detector``, saved."""
     module = Detector()
     tf.saved_model.save(module, str(folder / "detector"), signatures=module.detect)
     images = [tf.io.encode_png(np.full((5, 9, 3), value, np.uint8)).numpy() for value in (0, 7, 200)]

@@ -47,8 +47,7 @@ class Step(tf.Module):
     def __call__(self, x, y):
         with tf.GradientTape() as tape:
             logits = tf.nn.relu(x @ self.first) @ self.second
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
-            loss = tf.reduce_mean(losses)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits))
         weights = [self.first, self.second]
         for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
             weight.assign_sub(0.1 * gradient)
@@ -172,8 +171,7 @@ def test_statistics_of_parts():
     expected = step(x)
     of_parts = tf.concat([step(x[:4]), step(x[4:])], 0)
     own = placed_function(step, plan_of(item, 2, "part"), x)(x)
-    whole = placed_function(step, plan_of(item, 2), x)(x)
-    assert are_close(expected, whole)
+    assert are_close(expected, placed_function(step, plan_of(item, 2), x)(x))
     assert are_close(of_parts, own)
     assert not are_close(expected, own)
 
@@ -303,11 +301,10 @@ def test_layers_of_any_batch():
     image, series = keras.Input((8, 8, 2)), keras.Input((3, 8))
     pooled = layers.MaxPooling2D()(layers.BatchNormalization()(layers.Conv2D(4, 3, padding="same")(image)))
     attended = layers.LayerNormalization()(layers.MultiHeadAttention(2, 4)(series, series) + series)
-    models = (
+    for model in (
         keras.Model(image, layers.Dense(3)(layers.Flatten()(layers.Conv2D(4, 3, strides=2)(pooled)))),
         keras.Model(series, layers.Dense(3)(layers.LSTM(4)(attended))),
-    )
-    for model in models:
+    ):
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             source, target = pathlib.Path(name) / "model", pathlib.Path(name) / "placed"
@@ -352,8 +349,7 @@ def test_models_of_tensorflow_1():
 def test_a_meta_graph_is_refused():
     graph = tf.Graph()
     with graph.as_default():
-        x = tf.compat.v1.placeholder(tf.float32, [4, 3], "x")
-        tf.nn.relu(x, "y")
+        tf.nn.relu(tf.compat.v1.placeholder(tf.float32, [4, 3], "x"), "y")
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
     plan = plan_of(Item.from_meta_graph(meta_graph, ["y:0"]), 2)
     assert "with --parts=1, --recompute=none and --offload=none" in refusal(

@@ -100,8 +100,7 @@ def test_what_the_runtime_fuses_runs_within_its_neighbour():
     ],
 )
 def test_what_is_missing_beside_plain_or_distant_ops_is_an_error(graph_def, name):
-    found = audit(WITH_BIAS, [graph_def])
-    assert name in found.unexplained
+    assert name in audit(WITH_BIAS, [graph_def]).unexplained
 
 
 def test_a_small_constant_is_copied_to_each_device_that_reads_it():

@@ -57,8 +57,7 @@ def _alternating(item: Item) -> tf.compat.v1.GraphDef:
 
 
 def test_it_runs_by_itself_from_the_given_values(item):
-    program = build_program(item, _alternating(item))
-    (total,) = run_of(item, program)
+    (total,) = run_of(item, build_program(item, _alternating(item)))
     # [1, 2] + [10, 20] once by the step and once by the fetch: [21, 42].
     assert total == 63.0
 
@@ -149,11 +148,9 @@ def test_nothing_to_run_is_bad_input():
 
 @pytest.mark.parametrize("dtype", [tf.variant, tf.resource])
 def test_what_cannot_be_restored_is_named(dtype):
-    graph = tf.Graph()
-    with graph.as_default():
+    with tf.Graph().as_default():
         handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=[], shared_name="list", name="list")
-        value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-        tf.raw_ops.Identity(input=value, name="result")
+        tf.raw_ops.Identity(input=tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype), name="result")
         meta_graph = tf.compat.v1.train.export_meta_graph()
     item = Item.from_meta_graph(meta_graph, ["result:0"])
     with pytest.raises(InputError, match=r"'list' holds a .*cannot be restored; keep its content"):

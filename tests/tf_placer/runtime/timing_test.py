@@ -60,8 +60,7 @@ def test_timing_stops_when_the_program_is_hopeless():
 def test_timing_does_not_stop_unless_it_is_asked_to_and_there_is_an_incumbent():
     for config, incumbent_s in [(CONFIG, [1] * 4), (STOPPING, []), (STOPPING, [1, 1, 1, 9])]:
         clock = Clock(1, 4, 6, 5, 5)
-        step_s = time_steps(clock.step, config, incumbent_s, clock)
-        assert step_s == [4, 6, 5, 5]
+        assert time_steps(clock.step, config, incumbent_s, clock) == [4, 6, 5, 5]
 
 
 def test_what_is_reported_of_a_program_that_stopped_early_is_the_median_of_all_its_steps():
@@ -75,14 +74,12 @@ def test_timing_that_has_to_end_warms_up_once_and_times_a_few_steps(until_s, ste
     clock = Clock(*[1] * 9)
     limit = Limit(clock)
     limit.ends_in(until_s)
-    config = RuntimeConfig(warmup_steps=3, steps=6, keep=2)
-    step_s = time_steps(clock.step, config, clock=clock, limit=limit)
+    step_s = time_steps(clock.step, RuntimeConfig(warmup_steps=3, steps=6, keep=2), clock=clock, limit=limit)
     assert len(step_s) == steps
     assert clock.runs == steps + (1 if until_s == 0 else 3)
 
 
 def burn(seconds: float) -> None:
-    """Takes a CPU for so long."""
     until_s = time.monotonic() + seconds
     while time.monotonic() < until_s:
         pass
@@ -291,8 +288,7 @@ def race(track, rounds=20, **options):
 
 def test_every_program_is_warmed_up_and_timed_in_turn():
     track = Track([1.0, 1.0])
-    samples = race(track, rounds=4, warmup_rounds=3)
-    assert [len(s) for s in samples] == [4, 4]
+    assert [len(s) for s in race(track, rounds=4, warmup_rounds=3)] == [4, 4]
     assert track.runs == [7 + 2, 7 + 1], "and nobody's turn comes right after its own"
 
 
@@ -367,8 +363,7 @@ def test_times_of_a_race_are_as_its_winner_saw_the_machine():
 
 
 def test_a_spread_is_around_the_time_of_each_and_as_wide_as_its_noise():
-    samples = race(Track([1.3, 1.0, 1.01], noise=0.05), rounds=40)
-    times_s, spreads_s = race_times_s(samples)
+    times_s, spreads_s = race_times_s(race(Track([1.3, 1.0, 1.01], noise=0.05), rounds=40))
     for time_s, (low_s, high_s) in zip(times_s, spreads_s, strict=True):
         assert low_s <= time_s <= high_s and 0.01 < (high_s - low_s) / time_s < 0.25
     assert race_times_s([[2.0] * 5, [4.0] * 5])[1] == [(2.0, 2.0), (4.0, 4.0)]
@@ -378,6 +373,5 @@ def test_a_race_that_has_to_end_has_whole_rounds_and_one_in_any_case():
     for step_s, until_s, rounds in ((1.0, 0.0, 1), (1.0, 7.0, 2), (1.0, 100.0, 20), (0.1, 0.0, TELLING)):
         limit = Limit((track := Track([step_s] * 2, noise=0.0)).clock)
         limit.ends_in(until_s)
-        samples = race(track, confidence=1, limit=limit)
-        assert [len(one) for one in samples] == [rounds] * 2
+        assert [len(one) for one in race(track, confidence=1, limit=limit)] == [rounds] * 2
     assert [clearly_slower([2.0] * turns, [1.0] * 9) for turns in (TELLING - 1, TELLING)] == [False, True]

@@ -5,20 +5,27 @@ import itertools
 import json
 import math
 import os
+import pathlib
+import random
+import subprocess
 import sys
+import time
 import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
+from tests.tf_placer.problem.small_problems import branches_problem, without_overheads
+from tests.tf_placer.search import killable_search
 from tests.tf_placer.search.killable_search import METHODS
 from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable
 from tests.tf_placer.search.small_learner import small_learner
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import reserved
 from tf_placer.base.method_spec import Role
+from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods, recorder
@@ -28,6 +35,10 @@ from tf_placer.search.search import JOURNAL, NothingFits, search
 
 IDENTITY = {"method": "hdp", "seed": 3}
 SETTINGS = {"rate": 0.1, "widths": (3, 4)}
+ROOT = pathlib.Path(__file__).parents[3]
+RANDOM_KILLS = 3
+DELAY_S = 0.02
+HDP_EVALUATIONS, ROUND = 12_800, 128  # samples of all updates and of one, of HdpConfig()
 
 
 class Learner(tf.Module):
@@ -44,7 +55,6 @@ def state(rounds):
 
 
 def saved(folder, rounds=2, value=5.0):
-    """A folder with one save in it."""
     checkpoint = Checkpoint(folder, IDENTITY, 0.0)
     checkpoint.track(Learner(value), SETTINGS)
     checkpoint.save(rounds, lambda: state(rounds))
@@ -59,8 +69,7 @@ def test_both_come_back(tmp_path):
 
 
 def test_a_new_folder_is_claimed_at_once(tmp_path):
-    checkpoint = Checkpoint(tmp_path, IDENTITY, 0.0)
-    assert checkpoint.recorder is None
+    assert Checkpoint(tmp_path, IDENTITY, 0.0).recorder is None
     with pytest.raises(InputError, match=r"holds a search with seed 3, not 4; give that, or another folder"):
         Checkpoint(tmp_path, {**IDENTITY, "seed": 4}, 0.0)
     again = Checkpoint(tmp_path, IDENTITY, 0.0)
@@ -106,8 +115,7 @@ def test_saves_are_some_time_apart_but_the_last_one_is_made(tmp_path):
     checkpoint = Checkpoint(tmp_path, IDENTITY, 1000.0)
     for rounds, last in ((1, False), (2, False), (3, True)):
         checkpoint.save(rounds, lambda rounds=rounds: state(rounds), last)
-        kept = Checkpoint(tmp_path, IDENTITY, 0.0).recorder
-        assert kept == state(3 if last else 1)
+        assert Checkpoint(tmp_path, IDENTITY, 0.0).recorder == state(3 if last else 1)
     before = os.stat(tmp_path / FILE_NAME).st_ino
     checkpoint.save(3, lambda: state(3), last=True)
     assert os.stat(tmp_path / FILE_NAME).st_ino == before, "it was saved already"
@@ -328,11 +336,88 @@ def test_a_journal_of_the_callers_own_is_used(tmp_path):
 def test_where_no_single_device_runs_rewards_are_relative_to_the_simulator():
     class NothingRuns(Measuring):
         def evaluate(self, device_of_unit):
-            illegal = np.full_like(device_of_unit, PROBLEM.num_devices)
-            return super().evaluate(illegal)
+            return super().evaluate(np.full_like(device_of_unit, PROBLEM.num_devices))
 
     starts = Starts(PROBLEM, NothingRuns(PROBLEM), methods.having(Role.BESIDE))
     assert starts.single_device_s is None
     assert starts.reference_s == SimulatedEvaluator(PROBLEM).evaluate(starts.plans).runtime_s.min()
     with pytest.raises(NothingFits, match="no placement of 'arrays' that runs on cluster 'toy2'"):
         searched("random", None, NothingRuns(PROBLEM))
+
+
+def started(method, folder):
+    command = [sys.executable, "-m", killable_search.__name__, method, str(folder), str(DELAY_S)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def whole_lines(journal):
+    return journal.read_bytes().split(b"\n")[:-1] if journal.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["hdp", "random"])
+def test_killed_at_random_moments(method, tmp_path):
+    expected = killable_search.run(method, tmp_path / "whole", 0.0)
+    whole = whole_lines(tmp_path / "whole" / JOURNAL)
+    folder, generator, before = tmp_path / "killed", random.Random(f"{method} 0"), []
+    journal = folder / JOURNAL
+    for kill in range(1, RANDOM_KILLS + 1):
+        target = len(whole) * kill // (RANDOM_KILLS + 1)
+        with started(method, folder) as child:
+            while len(whole_lines(journal)) < target:
+                assert child.poll() is None, "it ended before it could be killed"
+                time.sleep(0.005)
+            # Up to half of the way to the next target: some placements more, perhaps some rounds and their saves.
+            time.sleep(generator.uniform(0, DELAY_S * len(whole) / (RANDOM_KILLS + 1) / 2))
+            child.kill()
+            child.wait()
+        now = whole_lines(journal)
+        assert now[: len(before)] == before, "what was measured before an earlier kill is gone"
+        assert len(now) < len(whole), "it was killed too late"
+        before = now
+    with started(method, folder) as child:
+        found = json.loads(child.communicate()[0])
+    after = whole_lines(journal)
+    assert after[: len(before)] == before
+    assert len(set(after)) == len(after) == len(whole) and set(after) == set(whole)
+    assert found == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_hdp_finds_the_optimum(seed):
+    problem = multi_branch_problem(without_overheads(Cluster.preset("k40x2")))
+    # From one device: a list schedule is the optimum here, and nothing could be learned from it.
+    start = problem.everything_on(0)
+    result = search(problem, "hdp", budget_evaluations=1 + HDP_EVALUATIONS, seed=seed, start=start)
+    assert [entry.evaluations for entry in result.history] == list(range(1, HDP_EVALUATIONS + 2, ROUND))
+    # Half of the chains on each GPU: the bound and one crossing of 1 MiB (multi_branch_test.py).
+    assert result.runtime_s == pytest.approx(multi_branch_bound_s() + 109_858e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_hdp_ends_sampling_better_than_the_best_it_began_with(seed):
+    # Four GPUs, or the first samples have the optimum among them. Every sample is the policy's own.
+    problem = multi_branch_problem(Cluster.preset("k40x4"), branches=16, depth=8)
+    result = search(
+        problem, "hdp", budget_evaluations=1 + HDP_EVALUATIONS, seed=seed, start=problem.everything_on(0),
+        config={"incumbent": False},
+    )  # fmt: skip
+    first_best_s = result.history[1].best_s
+    last_mean_s = np.mean([entry.mean_s for entry in result.history[-10:]])
+    assert last_mean_s < first_best_s, f"seed {seed}: ends at {last_mean_s} s, began with {first_best_s} s"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_hdp_beats_random_search_with_as_many_evaluations_on_four_gpus(seed):
+    # Not on two: blocks of the breadth-first order meet the optimum there within 2,000 tries.
+    problem = multi_branch_problem(Cluster.preset("k40x4"), branches=16, depth=8)
+    hdp, random = (
+        search(problem, method, budget_evaluations=HDP_EVALUATIONS, seed=seed, **start)
+        for method, start in (("hdp", {"start": problem.everything_on(0)}), ("random", {}))
+    )
+    assert hdp.evaluations == random.evaluations == HDP_EVALUATIONS
+    assert multi_branch_bound_s(16, 8, devices=4) < hdp.runtime_s < random.runtime_s, f"seed {seed}"

@@ -101,8 +101,7 @@ def test_the_arm_that_opens_has_a_few_evaluations_first():
 def asked_of(*members: MethodSpec, evaluations: int = 101) -> tuple[dict[str, int], str]:
     """How often each arm was asked in 100 evaluations after that of the start, and who found the plan."""
     Counted.asked = {}
-    method = portfolio(*members)
-    found = search(BRANCHED, method, budget_evaluations=evaluations, start=ONE_DEVICE)
+    found = search(BRANCHED, portfolio(*members), budget_evaluations=evaluations, start=ONE_DEVICE)
     return Counted.asked, found.found_by
 
 
@@ -146,8 +145,7 @@ def test_an_arm_that_fell_behind_begins_at_the_best_plan():
         began.append(start.tolist())
         return Counted("first", ONE_DEVICE)
 
-    first = MethodSpec("first", Kind.IMPROVING, "An arm.", climber, uses_start=True)
-    asked_of(first, arm("second", BEST))
+    asked_of(MethodSpec("first", Kind.IMPROVING, "An arm.", climber, uses_start=True), arm("second", BEST))
     assert began[:2] == [ONE_DEVICE.tolist(), BEST.tolist()]
     assert len(began) == 2, "who has tried that plan is not behind"
 
@@ -228,8 +226,7 @@ def held():
 def forked(allowed):
     starts, ends = range(1, WAYS + 1), range(WAYS + 1, 2 * WAYS + 1)
     edges = [(0, one) for one in starts] + list(zip(starts, ends, strict=True))
-    cost = [10, *[100] * WAYS, *[50] * (WAYS - 1), 2000]
-    return problem_of(cost, edges, 40, allowed=allowed)
+    return problem_of([10, *[100] * WAYS, *[50] * (WAYS - 1), 2000], edges, 40, allowed=allowed)
 
 
 @pytest.mark.parametrize("method", ["local_search", "memetic", "auto", "cem", "random", "tabular"])
@@ -238,8 +235,7 @@ def test_every_plan_of_any_method_has_the_order(fork, method):
     assert found.order == "heft_rank" and found.evaluations == 300
     wanted = priorities("heft_rank", fork, found.placement.device_of_unit)
     assert found.placement.priority_of_op.tolist() == wanted.tolist()
-    measured = SimulatedEvaluator(fork).evaluate(found.placement.decisions)
-    assert found.runtime_s == measured.runtime_s[0]
+    assert found.runtime_s == SimulatedEvaluator(fork).evaluate(found.placement.decisions).runtime_s[0]
 
 
 def test_the_best_rule_is_found_and_gains(held):
@@ -315,8 +311,7 @@ def eight_towers() -> tf_placer.Problem:
 
 def test_the_peak_falls_within_the_slow_down():
     # Fastest: 5 and 3 ops, 5000 ns. With 4 and 4 the step takes 6000 ns, 20 % longer, and the peak is 400 of 1000.
-    problem = eight_towers()
-    result = tf_placer.search(problem, budget_evaluations=400, objective="memory", slow_down=0.25)
+    result = tf_placer.search(eight_towers(), budget_evaluations=400, objective="memory", slow_down=0.25)
     found = result.least_memory
     assert found is not None
     assert found.fastest.runtime_s == 5e-6
@@ -365,8 +360,7 @@ def test_the_bound_is_below_every_plan_in_time():
         measured = tf_placer.SimulatedEvaluator(problem).evaluate(every)
         shares = fullest_share(cluster, measured.peak_bytes)
         for limit_s in np.quantile(measured.runtime_s, [0.0, 0.2, 1.0]):
-            in_time = measured.runtime_s <= limit_s
-            assert least_share(problem, float(limit_s)) <= shares[in_time].min() + 1e-12
+            assert least_share(problem, float(limit_s)) <= shares[measured.runtime_s <= limit_s].min() + 1e-12
 
 
 def test_the_bound_counts_what_the_host_has_no_time_for():

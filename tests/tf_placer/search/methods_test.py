@@ -52,7 +52,6 @@ def methods_as_they_were(monkeypatch):
 
 
 def nothing_new(context):
-    """Tries nothing new."""
     yield evaluated(context, context.problem.everything_on(0)[np.newaxis])
 
 
@@ -287,8 +286,7 @@ def test_the_largest_batch_fits_and_one_more_example_does_not():
     _, one, on_all, again = largest_batches(workloads.build("two_towers"), cluster)
     assert 0 < one < again < MOST_EXAMPLES and one < on_all < MOST_EXAMPLES
     for examples, fits_one in ((one, True), (one + 1, False), (on_all, False)):
-        problem = analytic_problem(workloads.build("two_towers", batch=examples), cluster)
-        single, least = device_peaks(problem)
+        single, least = device_peaks(analytic_problem(workloads.build("two_towers", batch=examples), cluster))
         assert (single <= cluster.capacity_bytes())[cluster.accelerators()].any() == fits_one
         assert (least <= cluster.capacity_bytes()).all()
 

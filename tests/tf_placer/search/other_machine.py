@@ -41,11 +41,10 @@ class OtherMachine:
         self.evaluated += len(plans)
         rows = decisions_of(plans, self._simulator.problem).device_of_unit
         failed = np.array([self._fails(row) for row in rows])
-        status = np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32)
         return Measurement(
             np.where(failed, np.nan, self._alone * self._times(plans)),
             None,
-            status,
+            np.where(failed, Status.OUT_OF_MEMORY, Status.OK).astype(np.int32),
             tuple("too large" if one else "" for one in failed),
         )
 
@@ -71,8 +70,7 @@ class OtherMachine:
         if self._race_error:
             raise self._race_error
         own = np.stack([self._times(plans) for _ in range(rounds)], axis=1).tolist()
-        others = [[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]
-        return [*own, *others]
+        return [*own, *[[float(machine._times(plan)[0]) for _ in range(rounds)] for machine, plan in beside]]
 
 
 def live(problem, machine, method="random", evaluations=600, budget_s=math.inf, make_parts=None, fleet=None):

@@ -29,7 +29,6 @@ def round_of(times, valid=None, first=0):
 
 
 def devices(best):
-    """Of the one plan."""
     assert len(best) == 1
     return best.device_of_unit[0].tolist()
 
@@ -77,8 +76,7 @@ def test_what_lies_past_the_budget_does_not_count():
 
 def test_a_round_that_says_how_many_were_tried_counts_whole():
     recorder = Recorder(Budget(evaluations=100))
-    best_of_many = dataclasses.replace(round_of([5.0, 3.0]), evaluations=98)
-    recorder.add(best_of_many)
+    recorder.add(dataclasses.replace(round_of([5.0, 3.0]), evaluations=98))
     assert recorder.evaluations == 98 and not recorder.exhausted
     recorder.add(dataclasses.replace(round_of([4.0, 4.0, 4.0, 2.0], first=10), evaluations=40))
     assert recorder.evaluations == 138 and recorder.exhausted

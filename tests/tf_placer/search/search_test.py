@@ -63,14 +63,11 @@ def test_a_method_that_improves_placements_begins_where_it_is_told(pair):
 
 def test_a_start_may_be_a_placement_also_of_an_equal_problem(pair):
     given = search(pair, one_by_one([1, 0]), budget_evaluations=1).placement
-    same = problem_of(PAIR_NS, [])
-    slower = problem_of([200, 300], [])
-    for problem in (pair, same, slower):
+    for problem in (pair, problem_of(PAIR_NS, []), problem_of([200, 300], [])):
         found = search(problem, "local_search", budget_evaluations=1, start=given)
         assert found.placement.device_of_unit.tolist() == [1, 0]
         assert found.placement.problem is problem
-    other = problem_of(PAIR_NS, [], cluster=small_cluster(3))
-    for problem in (other, problem_of([1] * 3, [])):
+    for problem in (problem_of(PAIR_NS, [], cluster=small_cluster(3)), problem_of([1] * 3, [])):
         with pytest.raises(InputError, match="start is a placement of 'arrays' on 'toy2', another graph or "):
             search(problem, "local_search", budget_evaluations=1, start=given)
 
@@ -82,8 +79,7 @@ def test_of_several_starts_all_are_tried(pair, method):
         times_s = [
             search(pair, "local_search", Budget(evaluations=1), start=np.array(row)).runtime_s for row in rows
         ]
-        best = rows[int(np.argmin(times_s))]
-        assert found.placement.device_of_unit.tolist() == best
+        assert found.placement.device_of_unit.tolist() == rows[int(np.argmin(times_s))]
         assert found.history[0].evaluations == len(rows)
         plans = [Placement(pair, row) for row in rows]
         again = search(pair, method, budget_evaluations=len(rows), start=plans)

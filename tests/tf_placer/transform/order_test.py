@@ -47,8 +47,7 @@ def test_random_plans_keep_their_step_with_few_edges():
     for seed in SEEDS:
         plan = random_plan(seed)
         edges, pairs = order_edges(plan), ordered_pairs(plan)
-        inputs = simulator_inputs(plan.problem)
-        found = simulate(with_edges(inputs, edges), plan.device_of_unit[np.newaxis])
+        found = simulate(with_edges(simulator_inputs(plan.problem), edges), plan.device_of_unit[np.newaxis])
         assert int(found.runtime_ns[0]) <= (1 + WITHIN) * step_ns(plan), seed
         device = plan.device_of_op
         assert (device[edges[:, 0]] == device[edges[:, 1]]).all(), seed
@@ -99,8 +98,7 @@ def test_all_pairs_give_the_whole_schedule_back():
         problem = dataclasses.replace(plan.problem, compute_ns=costs)
         plan = Placement(problem, plan.device_of_unit, plan.priority_of_op)
         inputs, decided = simulator_inputs(problem), plan.decisions
-        pairs = ordered_pairs(plan)
-        ordered = with_edges(inputs, pairs)
+        ordered = with_edges(inputs, ordered_pairs(plan))
         names = simulate(
             inputs, decided.device_of_unit, decided.priority_of_op, with_schedule=True
         ).start_ns.numpy()[0]
@@ -149,8 +147,7 @@ def test_borders_of_parts_come_before_other_pairs():
     # On each device the second op makes what the other device waits for; only those of device 1 are of two parts.
     problem = problem_of([100] * 6, [(1, 4), (3, 5)], 40)
     names = ("part_0/a", "part_0/b", "part_0/c", "part_1/d", "e", "f")
-    splitting = Splitting("whole", 8, 2, "whole")
-    problem = dataclasses.replace(problem, op_names=names, splitting=splitting)
+    problem = dataclasses.replace(problem, op_names=names, splitting=Splitting("whole", 8, 2, "whole"))
     plan = Placement(problem, [0, 0, 1, 1, 1, 0], [1, 0, 1, 0, 2, 2])
     assert order_edges(plan).tolist() == [[3, 2], [1, 0]]
     unsplit = dataclasses.replace(problem, splitting=None)
@@ -218,8 +215,7 @@ def test_what_is_moved_or_may_wait_takes_no_edge():
         put, got = queue.enqueue(tf.exp(x, name="put_this"), name="put"), queue.dequeue(name="got")
         return [put, got + 0.0, tf.sin(x, name="a"), tf.cos(x, name="b")]
 
-    item = tf1_item(build)
-    found = pairs_of(item, {"got": 0, "b": 1, "a": 2})
+    found = pairs_of(tf1_item(build), {"got": 0, "b": 1, "a": 2})
     assert ("b", "a") in found
     assert not any({"got", "put", "x", "queue"} & set(pair) for pair in found)
 

@@ -25,8 +25,7 @@ PLAIN = {"preset": "paper", "elite_share": 0.0, "entropy_start": 0.0, "controlle
 def drawn(learner, reward, valid):
     """The learner's own loss of a draw, and the draw's log-probabilities."""
     inputs = learner._of_problem.inputs
-    actions = learner.policy.sample(inputs, 6, tf.constant([3, 4])).actions[0]
-    decoded = learner.policy.score(inputs, actions)
+    decoded = learner.policy.score(inputs, learner.policy.sample(inputs, 6, tf.constant([3, 4])).actions[0])
     return float(learner._loss(decoded, tf.constant(reward), tf.constant(valid))), decoded.log_prob()[
         0
     ].numpy()
@@ -138,8 +137,7 @@ def test_types_sizes_and_neighbors(problem, groups):
 
 
 def test_work(problem, groups):
-    rows = group_embeddings(problem, groups, 3, work_features=True)
-    work = rows[:, NUM_TYPES + 16 : NUM_TYPES + 22]
+    work = group_embeddings(problem, groups, 3, work_features=True)[:, NUM_TYPES + 16 : NUM_TYPES + 22]
     np.testing.assert_allclose(work[:, 0], [1 / 6, 3 / 6, 2 / 6], rtol=1e-6)
     np.testing.assert_allclose(work[:, 1], [0, 0.25, 0.75], rtol=1e-6)
     # Unit 0 makes two tensors of 9 bytes, unit 1 one.
@@ -159,6 +157,5 @@ def test_a_group_is_its_costliest_op(problem):
     )
     groups = colocated_groups(together, ColocRlConfig(colocate=False))
     rows = group_embeddings(together, groups, 2, work_features=False)
-    relu = type_numbers(["Relu"])[0]
-    assert rows[1, relu] == pytest.approx(np.log(3))
+    assert rows[1, type_numbers(["Relu"])[0]] == pytest.approx(np.log(3))
     np.testing.assert_allclose(rows[1, NUM_TYPES : NUM_TYPES + 2], [np.log(8) / 10, 0], rtol=1e-6)

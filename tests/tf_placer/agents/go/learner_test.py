@@ -128,8 +128,7 @@ def test_with_weights_the_first_placements_are_made_from_nothing_and_teach_nothi
     path.write_bytes(weights_bytes(student.kind, student.policy, {}))
     # Nothing but rewards could move the weights.
     monkeypatch.setattr(GoConfig, "entropy", 0.0)
-    config = dataclasses.replace(CONFIG, weights=str(path))
-    learner = learner_of(config)
+    learner = learner_of(dataclasses.replace(CONFIG, weights=str(path)))
     taught = weights(student.policy)
     assert not moved(learner.policy, taught)
     first = learner.propose()

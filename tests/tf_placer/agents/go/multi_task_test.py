@@ -29,8 +29,7 @@ FURTHER = [tasks for tasks in TASKS if tasks != "devices"]
 def begin_of(config, inputs=INPUTS):
     """Everything on device 0, neutral."""
     plans = JointPlans(ordered_groups(PROBLEM, None), tuple(config.tasks.split(",")), config.levels)
-    devices = np.zeros([1, inputs.legal.shape[0]], np.int32)
-    return tf.constant(np.concatenate([devices, plans.neutral]))
+    return tf.constant(np.concatenate([np.zeros([1, inputs.legal.shape[0]], np.int32), plans.neutral]))
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +92,7 @@ def test_tasks_take_turns_from_the_best_of_all_so_far():
         proposal = learner.propose()
         states = learner.policy.state(proposal.actions.chain).numpy()
         moved.append((states != before).any(axis=(0, 2)).tolist())
-        times = tf.constant([3.0, 2, 1, 2, 2, 2]) - 0.1 * update
-        learner.learn(proposal.actions, times, tf.fill([6], True))
+        learner.learn(proposal.actions, tf.constant([3.0, 2, 1, 2, 2, 2]) - 0.1 * update, tf.fill([6], True))
         np.testing.assert_array_equal(learner.best.fastest[0], states[2])
     devices, order, fusion = [True, False, False], [False, True, False], [False, False, True]
     assert moved == [devices, devices, order, order, fusion, fusion, devices, devices]
@@ -231,8 +229,7 @@ def test_the_first_sample_is_what_is_begun_with_and_refinement_goes_on_from_the_
     np.testing.assert_array_equal(first.placements.cluster_of_op, again.placements.cluster_of_op)
     plain = first.placements.row(0)
     assert plain.cluster_of_op is None and (plain.device_of_unit == 0).all()
-    times = tf.constant([3.0, 2, 1, 2, 2, 2])
-    learner.learn(first.actions, times, tf.fill([6], True))
+    learner.learn(first.actions, tf.constant([3.0, 2, 1, 2, 2, 2]), tf.fill([6], True))
     np.testing.assert_array_equal(learner.best.fastest[0], learner.policy.state(first.actions.chain)[2])
     assert float(learner.best.runtime_s[0]) == 1 and 0 < float(learner.entropy()) < np.log(3)
 

@@ -35,7 +35,6 @@ def _changes():
 
 
 def border(changes, unit, neighbor):
-    """The number of a border."""
     (number,) = np.flatnonzero((changes.borders.numpy() == [unit, neighbor]).all(axis=1))
     return int(number)
 

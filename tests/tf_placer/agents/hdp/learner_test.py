@@ -105,8 +105,7 @@ def test_cross_entropy_is_of_the_best_of_the_policys_samples(monkeypatch):
     noise, actions, scores = drawn(learner)
     loss, _ = loss_and_gradient(learner, actions, noise, REWARD, [True] * 6)
     # The best 2 of 6. A grouping is worth the mean of its standardized advantages, which is 0.
-    best = scores.device_log_prob.numpy()[0, [0, 4]].mean()
-    assert loss == pytest.approx(-best, rel=1e-4)
+    assert loss == pytest.approx(-scores.device_log_prob.numpy()[0, [0, 4]].mean(), rel=1e-4)
 
 
 @pytest.mark.slow

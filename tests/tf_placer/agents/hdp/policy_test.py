@@ -133,10 +133,8 @@ def test_a_problem_without_a_choice_has_one_placement(devices):
     allowed = np.eye(devices, dtype=bool)[np.arange(3) % devices]
     problem = problem_of([1] * 3, [(0, 1)], cluster=small_cluster(devices), allowed=allowed)
     inputs, policy = inputs_of(problem), HdpPolicy(CONFIG, seed=0)
-    noise = policy.draw_noise(inputs, tf.constant(0.1), SEED)
-    actions, scores = policy.sample(inputs, noise, SEED)
-    expected = (np.arange(3) % devices).tolist()
-    assert policy.placements(inputs, actions).numpy().tolist() == [expected] * 6
+    actions, scores = policy.sample(inputs, policy.draw_noise(inputs, tf.constant(0.1), SEED), SEED)
+    assert policy.placements(inputs, actions).numpy().tolist() == [(np.arange(3) % devices).tolist()] * 6
     assert scores.group_log_prob.numpy().tolist() == [0]
     assert np.isfinite(scores.device_log_prob).all()
 
@@ -176,15 +174,13 @@ def test_an_untrained_policy_is_unsure(policy, inputs, noise, drawn):
     _, scores = drawn
     # Features are at most about 2 and Sonnet's weights keep activations near 1, so no group is near certain:
     # half of the uniform entropy is a floor with much room. (The old file's summed log-probability was -0.3.)
-    entropy = masked.entropy(policy._group_logits(inputs, noise)[1])
-    assert float(tf.reduce_mean(entropy)) > 0.5 * math.log(6)
+    assert float(tf.reduce_mean(masked.entropy(policy._group_logits(inputs, noise)[1]))) > 0.5 * math.log(6)
     assert float(scores.group_log_prob[0]) < -0.5 * PROBLEM.num_units
     # Log-odds of a device move by at most about 1.4 from where they begin (see the Placer's tests).
     unbiased = inputs_of(PROBLEM, dataclasses.replace(CONFIG, start_probability=0.0))
     for log_odds, devices in ((math.log(9), scores), (0.0, policy.sample(unbiased, noise, SEED)[1])):
         p = 1 / (1 + math.exp(-(log_odds + 1.4)))
-        least = -(p * math.log(p) + (1 - p) * math.log(1 - p))
-        assert float(tf.reduce_mean(devices.device_entropy)) > least
+        assert float(tf.reduce_mean(devices.device_entropy)) > -(p * math.log(p) + (1 - p) * math.log(1 - p))
 
 
 def test_the_start_device_is_preferred_about_as_asked(drawn):
@@ -250,8 +246,7 @@ def test_dense_columns_have_mean_0_and_deviation_1(inputs):
     np.testing.assert_allclose(dense[:, varies].std(axis=0), 1, rtol=1e-2)
     # One of U standardized numbers is at most sqrt(U - 1).
     assert np.abs(dense).max() <= np.sqrt(PROBLEM.num_units - 1) + 1e-3
-    again = tf.function(lambda given: given)(inputs)
-    assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))
+    assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(tf.function(lambda given: given)(inputs)))
 
 
 def test_a_unit_that_leaves_its_group_goes_to_its_neighbors():
@@ -298,8 +293,7 @@ def test_without_first_groups_all_groups_of_a_class_are_alike():
 @pytest.fixture(scope="module")
 def graph():
     """Units 0 = {a}, 1 = {b, c}, 2 = {d}, 3 = {e}; edges 0 -> 1, 0 -> 2, 1 -> 3, 2 -> 3."""
-    problem = problem_of([1] * 4, [(0, 1), (0, 2), (1, 3), (2, 3)], 1000)
-    graph = graph_inputs(problem, landmarks=3, seed=0)
+    graph = graph_inputs(problem_of([1] * 4, [(0, 1), (0, 2), (1, 3), (2, 3)], 1000), landmarks=3, seed=0)
     return graph._replace(
         type_of_op=tf.constant(type_numbers(["Relu", "Const", "MatMul", "MatMul", "Relu"])),
         unit_of_op=tf.constant([0, 1, 1, 2, 3]),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.agents.learned_list.small_lists import CONFIG
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
 from tf_placer.agents.learned_list.learned_list import (
     CONTEXT,
@@ -29,6 +28,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
 from tf_placer.training.teach import lesson_of
 
+CONFIG = LearnedListConfig(num_groups=8, passes=2, rules=8, elites=2, weights="")
 # Op 1 is on the longest way with op 3, op 2 is not.
 DIAMOND = problem_of(
     [[100, 200], [600, 600], [300, 300], [100, 100]],
@@ -134,15 +134,13 @@ def test_what_a_device_cannot_hold_goes_elsewhere():
         [1] * 4, [(0, 1), (1, 2), (2, 3)], [1, 1, 1], cluster=cluster, resident_bytes=[40] * 4
     )
     for row in ListPlacer(problem, CONFIG)(drawn(0)):
-        held = np.bincount(row, problem.resident_bytes, 2)
-        assert (held <= 100).all()
+        assert (np.bincount(row, problem.resident_bytes, 2) <= 100).all()
 
 
 def test_a_wider_machine_is_placed_by_the_same_rules():
     rules = drawn(0)
     for devices in (2, 5, 8):
-        rows = ListPlacer(branches_problem(4, 3, num_devices=devices), CONFIG)(rules)
-        assert rows.max() < devices
+        assert ListPlacer(branches_problem(4, 3, num_devices=devices), CONFIG)(rules).max() < devices
 
 
 def test_devices_that_are_alike_are_treated_alike():
@@ -155,8 +153,7 @@ def test_devices_that_are_alike_are_treated_alike():
 
 
 def test_the_first_of_a_batch_is_the_mean():
-    rules = Rules(np.array([1.0, -2.0]), np.array([0.5, 0.0]), CONFIG)
-    drawn = rules.draw(np.random.default_rng(0))
+    drawn = Rules(np.array([1.0, -2.0]), np.array([0.5, 0.0]), CONFIG).draw(np.random.default_rng(0))
     assert drawn.shape == (8, 2)
     np.testing.assert_array_equal(drawn[0], [1.0, -2.0])
     assert np.unique(drawn[:, 0]).size == 8 and np.unique(drawn[:, 1]).size == 1

@@ -182,8 +182,7 @@ def test_it_begins_as_it_is_asked_to(policy):
     share = {}
     for probability in (0.0, 0.9):
         config = MarsConfig(num_groups=6, start_probability=probability, **SIZES)
-        inputs = inputs_of(branches_problem(4, 4), config)
-        drawn = policy.sample(inputs, 200, SEED).actions
+        drawn = policy.sample(inputs_of(branches_problem(4, 4), config), 200, SEED).actions
         share[probability] = float(tf.reduce_mean(tf.cast(drawn == 0, tf.float32)))
     # Log-odds of untrained weights move by up to about 1.4, as with HDP's; 1,000 draws add up to 0.05.
     assert share[0.9] > 0.64
@@ -244,13 +243,11 @@ def test_every_group_has_units_and_all_that_have_a_choice_are_in_one(most):
     problem = random_problem(np.random.default_rng(2), 40, 3)  # with masks
     groups = mars_groups(problem, MarsConfig(num_groups=most))
     assert set(groups.group_of_unit) - {groups.count} == set(range(groups.count))
-    alone = problem.allowed.sum(axis=1) == 1
-    np.testing.assert_array_equal(groups.group_of_unit == groups.count, alone)
+    np.testing.assert_array_equal(groups.group_of_unit == groups.count, problem.allowed.sum(axis=1) == 1)
 
 
 def test_where_nothing_is_to_be_decided_there_is_one_group_without_units():
-    problem = problem_of([1, 2], [(0, 1)], 8, cluster=small_cluster(1))
-    groups = mars_groups(problem, MarsConfig(num_groups=0))
+    groups = mars_groups(problem_of([1, 2], [(0, 1)], 8, cluster=small_cluster(1)), MarsConfig(num_groups=0))
     assert groups.count == 1 and groups.group_of_unit.tolist() == [1, 1]
 
 

@@ -99,8 +99,7 @@ def test_episodes_begin_with_the_best_so_far(learner):
     for evaluate in (None, scaled(100), scaled(0, runs=False)):
         if evaluate is not None:
             update(learner, evaluate)
-        begin = learner.best.fastest[0].numpy()[learner.inputs.group_of_unit]
-        np.testing.assert_array_equal(begin, best)
+        np.testing.assert_array_equal(learner.best.fastest[0].numpy()[learner.inputs.group_of_unit], best)
 
 
 def test_where_the_end_alone_counts_only_ends_are_evaluated():

@@ -174,8 +174,7 @@ def test_what_is_legal_for_a_group_is_legal_for_all_of_it(seed):
     np.testing.assert_array_equal(graph.groups.legal[graph.groups.group_of_unit], problem.allowed)
     assert set(graph.groups.group_of_unit) == set(range(graph.groups.count))
     # Those with a choice are visited, by the start of their leaders, and an op after those it waits for.
-    choice = np.flatnonzero(graph.groups.legal.sum(axis=1) > 1)
-    assert sorted(graph.visited) == choice.tolist()
+    assert sorted(graph.visited) == np.flatnonzero(graph.groups.legal.sum(axis=1) > 1).tolist()
     assert (np.diff(graph.start[graph.visited]) >= 0).all()
     inside = graph.groups.group_of_unit[problem.unit_of_op[graph.leader]]
     np.testing.assert_array_equal(inside, np.arange(graph.groups.count))
@@ -183,8 +182,7 @@ def test_what_is_legal_for_a_group_is_legal_for_all_of_it(seed):
 
 def test_edges_between_groups_add_up():
     # As many parts as units: every unit is a group. 0 and 1 both give 9 bytes to 2, and 2 gives 9 to 3.
-    problem = problem_of([1, 2, 3, 4], [(0, 2), (1, 2), (2, 3)], 9)
-    graph = group_graph(problem, parts=4)
+    graph = group_graph(problem_of([1, 2, 3, 4], [(0, 2), (1, 2), (2, 3)], 9), parts=4)
     assert graph.groups.edges.tolist() == [[0, 2], [1, 2], [2, 3]]
     assert graph.groups.edge_bytes.tolist() == [9, 9, 9]
     # Chains 1 -> 2 -> 3 ns of work after 0 or 1: the critical path is 2 + 3 + 4; 2 starts at 2 / 9, 3 at 5 / 9.
@@ -257,5 +255,4 @@ def test_one_turn_alone_is_as_it_is_among_all():
 def test_loads_are_shares_of_all_work():
     # On the fastest devices all groups together are all work; elsewhere they take longer.
     total = INPUTS.load.numpy()[:, :, 0].sum(axis=0)
-    expected = LARGER.compute_ns.sum(axis=0) / LARGER.work_ns().sum()
-    np.testing.assert_allclose(total, expected, rtol=1e-5)
+    np.testing.assert_allclose(total, LARGER.compute_ns.sum(axis=0) / LARGER.work_ns().sum(), rtol=1e-5)

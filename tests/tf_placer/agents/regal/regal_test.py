@@ -143,8 +143,7 @@ def test_the_first_run_is_plain_and_the_policy_draws_after_it():
 
 def test_elites_may_live_on_in_the_next_run():
     learner = learner_of()
-    sizes = [len(generation(learner)) for _ in range(5)]
-    assert sizes == [20, 16, 16, 16, 16]  # two mutants in each
+    assert [len(generation(learner)) for _ in range(5)] == [20, 16, 16, 16, 16]  # two mutants in each
     assert len(learner.state()["actions"]) == 2
     keys = learner.state()["keys"]
     assert on_device_1(learner._plans.rows(0, learner.devices(keys)))[0] == learner.state()["times"][0]
@@ -170,8 +169,7 @@ def test_a_run_of_the_paper_has_one_action():
     actions = learner.state()["actions"]
     assert len(actions) == 20 and len(np.unique(actions, axis=0)) == 1
     learner.propose()  # its mutants are of the same one
-    mutants = learner._offered_actions[:2]
-    np.testing.assert_array_equal(mutants, actions[:2])
+    np.testing.assert_array_equal(learner._offered_actions[:2], actions[:2])
 
 
 def test_what_is_taught_is_what_was_drawn():

@@ -18,8 +18,7 @@ def taught(updates, of=OFF_DEVICE_0, **changes):
     """Mean share on device 0 of the first proposal and of the last."""
     learner, means = small_learner("tabular", **changes), []
     for _ in range(updates):
-        placements = update(learner, of).placements
-        means.append(float(tf.reduce_mean(tf.cast(placements == 0, tf.float32))))
+        means.append(float(tf.reduce_mean(tf.cast(update(learner, of).placements == 0, tf.float32))))
     return means[0], means[-1]
 
 
@@ -56,14 +55,12 @@ def test_where_nothing_runs_cem_stays_and_reinforce_does_not_fail():
         learner = small_learner("tabular", loss=loss)
         before = learner.policy.probability(learner.inputs).numpy()
         learner.learn(learner.propose().actions, tf.fill([32], float("nan")), tf.zeros(32, tf.bool))
-        after = learner.policy.probability(learner.inputs).numpy()
-        np.testing.assert_allclose(after, before, rtol=1e-5)
+        np.testing.assert_allclose(learner.policy.probability(learner.inputs).numpy(), before, rtol=1e-5)
 
 
 @pytest.mark.parametrize("loss", ["reinforce", "cross_entropy"])
 def test_tables_of_further_tasks_move_to_what_is_fast_too(loss):
-    fusible = np.ones(PROBLEM.num_ops, bool)
-    problem = dataclasses.replace(PROBLEM, fusible_of_op=fusible)
+    problem = dataclasses.replace(PROBLEM, fusible_of_op=np.ones(PROBLEM.num_ops, bool))
     learner = small_learner("tabular", problem, loss=loss, tasks="priorities,fusion", levels=3)
     found = []
     for _ in range(30):

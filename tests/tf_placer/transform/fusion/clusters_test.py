@@ -55,8 +55,7 @@ def chain() -> Item:
     @tf.function
     def f(x):
         y = tf.exp(x, name="first") + 1.0
-        z = tf.linalg.matmul(y, y, name="product")
-        return tf.tanh(z + y, name="last")
+        return tf.tanh(tf.linalg.matmul(y, y, name="product") + y, name="last")
 
     return Item.from_function(f, tf.ones([4, 4]))
 
@@ -145,8 +144,7 @@ def test_what_has_effects_or_no_known_shape_is_refused():
 
 
 def test_xla_has_a_kernel_for_every_op_type_that_it_is_said_to_compile():
-    registers_the_kernels = tf.function(lambda x: x + 1.0, jit_compile=True)
-    registers_the_kernels(tf.ones([1]))
+    tf.function(lambda x: x + 1.0, jit_compile=True)(tf.ones([1]))
     without = [
         op_type
         for op_type in having("xla")
@@ -201,8 +199,7 @@ def test_what_was_checked_before_is_in_range():
             loss = tf.reduce_sum(tf.gather(table, n) ** 2)
         before = tf.convert_to_tensor(tape.gradient(loss, table))
         apart = tf.math.unsorted_segment_sum(tf.exp(x), n, 5)  # needs nothing of what was gathered
-        smaller = tf.gather(TABLE[:4] * loss, n)
-        return before, apart, smaller
+        return before, apart, tf.gather(TABLE[:4] * loss, n)
 
     item = Item.from_function(f, X, IDS)
     assert of_type(item, "UnsortedSegmentSum") == [True, False]
@@ -394,8 +391,7 @@ def test_the_simulator_takes_each_cluster_for_one_op(problem):
 
 
 def test_the_fused_problem_keeps_variables_and_what_leaves(problem):
-    placement = Placement(problem, [0] * 4, None, [0, 0, -1, -1])
-    plan, first = fused_plan(placement)
+    plan, first = fused_plan(Placement(problem, [0] * 4, None, [0, 0, -1, -1]))
     found = plan.problem
     assert first.tolist() == [0, 2, 3] and plan.device_of_unit.tolist() == [0, 0, 0]
     assert found.compute_ns[:, 0].tolist() == [20_000 + 30_000 - LAUNCH_NS - 4_000, 40_000, 50_000]

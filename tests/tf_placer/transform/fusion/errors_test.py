@@ -331,7 +331,6 @@ def test_results_keep_their_names_and_effects_their_order():
         return high, variance, total.read_value(), low
 
     item = Item.from_function(f, tf.reshape(tf.range(8.0), [4, 2]))
-    everything = RULES["everything"].clusters
-    found = run_lifted(item, rewritten=functools.partial(fused, everything))
+    found = run_lifted(item, rewritten=functools.partial(fused, RULES["everything"].clusters))
     assert differences(run_lifted(item), found) == []
     assert float(found.outputs[2]) == pytest.approx(7.0)

@@ -107,8 +107,7 @@ def chained(x, w):
 
 
 def looked_up(x, w):
-    ids = tf.cast(tf.abs(x[:, :2]) * 10.0, tf.int32) % FEATURES
-    return tf.nn.embedding_lookup(w, ids, max_norm=0.7)
+    return tf.nn.embedding_lookup(w, tf.cast(tf.abs(x[:, :2]) * 10.0, tf.int32) % FEATURES, max_norm=0.7)
 
 
 PROGRAMS = (
@@ -126,8 +125,7 @@ def item_of(body: Callable) -> Item:
             tape.watch(x)
             made = tf.nest.flatten(body(x, w))
             loss = tf.add_n([tf.reduce_sum(tf.square(one)) for one in made])
-        gradients = tape.gradient(loss, [x, w])
-        return [*made, *(tf.convert_to_tensor(one) for one in gradients if one is not None)]
+        return [*made, *(tf.convert_to_tensor(one) for one in tape.gradient(loss, [x, w]) if one is not None)]
 
     return Item.from_function(step, X)
 

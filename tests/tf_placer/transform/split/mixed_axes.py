@@ -47,19 +47,13 @@ def _fused_norm(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 
 def _masked(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     mask = tf.cast(_labels(x, 2) == 0, tf.float32)
-    per_example = tf.reduce_mean(tf.square(x @ w), 1)
-    return tf.reduce_sum(per_example * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
+    return tf.reduce_sum(tf.reduce_mean(tf.square(x @ w), 1) * mask) / tf.maximum(tf.reduce_sum(mask), 1.0)
 
 
 def _bands(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Examples are diagonals of one matrix."""
     n, d = x.shape
     return tf.linalg.diag(x @ w, k=(0, n - 1), num_rows=d, num_cols=d + n - 1)
-
-
-def _scatter_rows(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-    n, d = x.shape
-    return tf.scatter_nd(((tf.range(n) + 1) % n)[:, None], x @ w, [n, d]) * x
 
 
 def _unique(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -96,8 +90,7 @@ def _triplets(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 def _attention(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     """Every example looks at those before it."""
     scores = tf.matmul(x @ w, x, transpose_b=True)
-    mask = tf.linalg.band_part(tf.ones_like(scores), -1, 0)
-    return tf.nn.softmax(scores - 1e9 * (1.0 - mask)) @ x
+    return tf.nn.softmax(scores - 1e9 * (1.0 - tf.linalg.band_part(tf.ones_like(scores), -1, 0))) @ x
 
 
 def _gram(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
@@ -108,8 +101,7 @@ def _gram(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
 def _partition(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
     which = _labels(x, 2)
     few, many = tf.dynamic_partition(x, which, 2)
-    places = tf.dynamic_partition(tf.range(_rows(x)), which, 2)
-    return tf.dynamic_stitch(places, [few @ w, many * 2.0])
+    return tf.dynamic_stitch(tf.dynamic_partition(tf.range(_rows(x)), which, 2), [few @ w, many * 2.0])
 
 
 PROGRAMS: Mapping[str, Body] = {
@@ -143,7 +135,9 @@ PROGRAMS: Mapping[str, Body] = {
         @ (x @ w)
     ),
     "one_hot_batch": lambda x, w: tf.one_hot(_labels(x, _rows(x)), _rows(x)) @ (x @ w),
-    "scatter_rows": _scatter_rows,
+    "scatter_rows": lambda x, w: (
+        tf.scatter_nd((tf.range(_rows(x))[:, None] + 1) % _rows(x), x @ w, x.shape) * x
+    ),
     "tensor_scatter": lambda x, w: tf.tensor_scatter_nd_add(
         x @ w, tf.stack([tf.range(_rows(x)), _labels(x, x.shape[1])], 1), tf.reduce_sum(x, 1)
     ),

@@ -125,10 +125,6 @@ def _reduction(rng: np.random.Generator, batch: int, kind: type = np.float32) ->
     return {"input": given, "axis": axes, "keep_dims": bool(rng.random() < 0.5)}
 
 
-def _norm(rng: np.random.Generator, batch: int) -> Arguments:
-    return {"input": examples(rng, batch, 2, WIDTH), "axis": [1]}
-
-
 def _window(rank: int, **more: Any) -> Arguments:
     return {"ksize": [1, *[2] * rank, 1], "strides": [1, *[1] * rank, 1], "padding": "SAME", **more}
 
@@ -148,14 +144,13 @@ def _normalization(rng: np.random.Generator, batch: int) -> Arguments:
 
 def _normalization_gradient(rng: np.random.Generator, batch: int, more: bool = False) -> Arguments:
     x = examples(rng, batch, 2, 2, WIDTH)
-    found = {
+    return {
         "y_backprop": examples(rng, batch, 2, 2, WIDTH),
         "x": x,
         "scale": examples(rng, WIDTH),
         "reserve_space_1": x.mean((0, 1, 2)),
         "reserve_space_2": x.var((0, 1, 2)),
-    }
-    return found | ({"reserve_space_3": np.zeros([0], np.float32)} if more else {})
+    } | ({"reserve_space_3": np.zeros([0], np.float32)} if more else {})
 
 
 def _positive(rng: np.random.Generator, batch: int) -> np.ndarray:
@@ -178,10 +173,6 @@ def _einsum(rng: np.random.Generator, batch: int) -> Arguments:
     return {"inputs": [examples(rng, *shape) for shape in shapes], "equation": equation}
 
 
-def _segments(rng: np.random.Generator, batch: int) -> Arguments:
-    return {"data": examples(rng, batch, WIDTH), "segment_ids": _integers(rng, 4, batch), "num_segments": 4}
-
-
 def _image(**more: Any) -> Callable[[np.random.Generator, int], Arguments]:
     return lambda rng, b: {"images": examples(rng, b, 4, 4, 3), **more}
 
@@ -195,7 +186,7 @@ _TRIPLE = {"strides": [1, 1, 1, 1, 1], "padding": "SAME"}
 _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     **dict.fromkeys(("Sum", "Mean", "Max", "Min", "Prod"), _reduction),
     **dict.fromkeys(("All", "Any"), functools.partial(_reduction, kind=bool)),
-    "EuclideanNorm": _norm,
+    "EuclideanNorm": lambda r, b: {"input": examples(r, b, 2, WIDTH), "axis": [1]},
     "L2Loss": lambda r, b: {"t": examples(r, b, WIDTH)},
     "BiasAdd": lambda r, b: {"value": examples(r, b, 2, WIDTH), "bias": examples(r, WIDTH)},
     "BiasAddV1": lambda r, b: {"value": examples(r, b, 2, WIDTH), "bias": examples(r, WIDTH)},
@@ -224,11 +215,7 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "TopKV2": lambda r, b: {"input": examples(r, b, 4), "k": 2},
     "NthElement": lambda r, b: {"input": examples(r, b, 4), "n": 2},
     "MatrixDiagV3": lambda r, b: {
-        "diagonal": examples(r, b, 3),
-        "k": 0,
-        "num_rows": -1,
-        "num_cols": -1,
-        "padding_value": np.float32(0),
+        "diagonal": examples(r, b, 3), "k": 0, "num_rows": -1, "num_cols": -1, "padding_value": np.float32(0),
     },
     "MatrixDiagPartV3": lambda r, b: {"input": examples(r, b, 3, 3), "k": 0, "padding_value": np.float32(0)},
     "MatrixBandPart": lambda r, b: {"input": examples(r, b, 3, 4), "num_lower": 1, "num_upper": 0},
@@ -249,50 +236,34 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "AdjustContrastv2": _image(contrast_factor=np.float32(0.5)),
     "Conv2D": lambda r, b: {"input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2, 3), **_PAIR},
     "Conv3D": lambda r, b: {
-        "input": examples(r, b, 3, 3, 3, 2),
-        "filter": examples(r, 2, 2, 2, 2, 3),
-        **_TRIPLE,
+        "input": examples(r, b, 3, 3, 3, 2), "filter": examples(r, 2, 2, 2, 2, 3), **_TRIPLE,
     },
     "DepthwiseConv2dNative": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2),
-        "filter": examples(r, 2, 2, 2, 2),
-        **_PAIR,
+        "input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2, 2), **_PAIR,
     },
     "Conv2DBackpropInput": lambda r, b: {
-        "input_sizes": [b, 4, 4, 2],
-        "filter": examples(r, 2, 2, 2, 3),
-        "out_backprop": examples(r, b, 4, 4, 3),
-        **_PAIR,
+        "input_sizes": [b, 4, 4, 2], "filter": examples(r, 2, 2, 2, 3),
+        "out_backprop": examples(r, b, 4, 4, 3), **_PAIR,
     },
     "Conv3DBackpropInputV2": lambda r, b: {
-        "input_sizes": [b, 3, 3, 3, 2],
-        "filter": examples(r, 2, 2, 2, 2, 3),
-        "out_backprop": examples(r, b, 3, 3, 3, 3),
-        **_TRIPLE,
+        "input_sizes": [b, 3, 3, 3, 2], "filter": examples(r, 2, 2, 2, 2, 3),
+        "out_backprop": examples(r, b, 3, 3, 3, 3), **_TRIPLE,
     },
     "DepthwiseConv2dNativeBackpropInput": lambda r, b: {
-        "input_sizes": [b, 4, 4, 2],
-        "filter": examples(r, 2, 2, 2, 2),
-        "out_backprop": examples(r, b, 4, 4, 4),
-        **_PAIR,
+        "input_sizes": [b, 4, 4, 2], "filter": examples(r, 2, 2, 2, 2),
+        "out_backprop": examples(r, b, 4, 4, 4), **_PAIR,
     },
     "Conv2DBackpropFilter": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2),
-        "filter_sizes": [2, 2, 2, 3],
-        "out_backprop": examples(r, b, 4, 4, 3),
-        **_PAIR,
+        "input": examples(r, b, 4, 4, 2), "filter_sizes": [2, 2, 2, 3],
+        "out_backprop": examples(r, b, 4, 4, 3), **_PAIR,
     },
     "Conv3DBackpropFilterV2": lambda r, b: {
-        "input": examples(r, b, 3, 3, 3, 2),
-        "filter_sizes": [2, 2, 2, 2, 3],
-        "out_backprop": examples(r, b, 3, 3, 3, 3),
-        **_TRIPLE,
+        "input": examples(r, b, 3, 3, 3, 2), "filter_sizes": [2, 2, 2, 2, 3],
+        "out_backprop": examples(r, b, 3, 3, 3, 3), **_TRIPLE,
     },
     "DepthwiseConv2dNativeBackpropFilter": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2),
-        "filter_sizes": [2, 2, 2, 2],
-        "out_backprop": examples(r, b, 4, 4, 4),
-        **_PAIR,
+        "input": examples(r, b, 4, 4, 2), "filter_sizes": [2, 2, 2, 2],
+        "out_backprop": examples(r, b, 4, 4, 4), **_PAIR,
     },
     "MaxPool": lambda r, b: {"input": examples(r, b, 4, 4, 2), **_window(2)},
     "MaxPoolV2": lambda r, b: {"input": examples(r, b, 4, 4, 2), **_window(2)},
@@ -300,14 +271,10 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "AvgPool": lambda r, b: {"value": examples(r, b, 4, 4, 2), **_window(2)},
     "AvgPool3D": lambda r, b: {"input": examples(r, b, 3, 3, 3, 2), **_window(3)},
     "AvgPoolGrad": lambda r, b: {
-        "orig_input_shape": [b, 4, 4, 2],
-        "grad": examples(r, b, 4, 4, 2),
-        **_window(2),
+        "orig_input_shape": [b, 4, 4, 2], "grad": examples(r, b, 4, 4, 2), **_window(2),
     },
     "AvgPool3DGrad": lambda r, b: {
-        "orig_input_shape": [b, 3, 3, 3, 2],
-        "grad": examples(r, b, 3, 3, 3, 2),
-        **_window(3),
+        "orig_input_shape": [b, 3, 3, 3, 2], "grad": examples(r, b, 3, 3, 3, 2), **_window(3),
     },
     "MaxPoolGrad": functools.partial(_pool_gradient, rank=2),
     "MaxPoolGradV2": functools.partial(_pool_gradient, rank=2),
@@ -315,16 +282,14 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "MaxPoolGradGrad": functools.partial(_pool_gradient, rank=2, second=True),
     "LRN": lambda r, b: {"input": examples(r, b, 4, 4, 3)},
     "LRNGrad": lambda r, b: {
-        "input_grads": examples(r, b, 4, 4, 3),
-        "input_image": examples(r, b, 4, 4, 3),
+        "input_grads": examples(r, b, 4, 4, 3), "input_image": examples(r, b, 4, 4, 3),
         "output_image": examples(r, b, 4, 4, 3),
     },
     **dict.fromkeys(
         ("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea"), _image(size=[6, 6])
     ),
     "ResizeBilinearGrad": lambda r, b: {
-        "grads": examples(r, b, 6, 6, 3),
-        "original_image": examples(r, b, 4, 4, 3),
+        "grads": examples(r, b, 6, 6, 3), "original_image": examples(r, b, 4, 4, 3),
     },
     "ResizeNearestNeighborGrad": lambda r, b: {"grads": examples(r, b, 6, 6, 3), "size": [4, 4]},
     "DepthToSpace": lambda r, b: {"input": examples(r, b, 2, 2, 4), "block_size": 2},
@@ -333,18 +298,13 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         ksizes=[1, 2, 2, 1], strides=[1, 1, 1, 1], rates=[1, 1, 1, 1], padding="VALID"
     ),
     "Dilation2D": lambda r, b: {
-        "input": examples(r, b, 4, 4, 2),
-        "filter": examples(r, 2, 2, 2),
-        "rates": [1, 1, 1, 1],
-        **_PAIR,
+        "input": examples(r, b, 4, 4, 2), "filter": examples(r, 2, 2, 2), "rates": [1, 1, 1, 1], **_PAIR,
     },
     "SoftmaxCrossEntropyWithLogits": lambda r, b: {
-        "features": examples(r, b, 4),
-        "labels": examples(r, b, 4),
+        "features": examples(r, b, 4), "labels": examples(r, b, 4),
     },
     "SparseSoftmaxCrossEntropyWithLogits": lambda r, b: {
-        "features": examples(r, b, 4),
-        "labels": _integers(r, 4, b),
+        "features": examples(r, b, 4), "labels": _integers(r, 4, b),
     },
     "InTopKV2": lambda r, b: {"predictions": examples(r, b, 4), "targets": _integers(r, 4, b), "k": 2},
     **dict.fromkeys(
@@ -369,17 +329,15 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     ][r.integers(4)],
     "GatherNd": lambda r, b: {"params": examples(r, 4, 3), "indices": _integers(r, 3, b, 2)},
     "OneHot": lambda r, b: {
-        "indices": _integers(r, 4, b, 2),
-        "depth": 4,
-        "on_value": np.float32(1),
-        "off_value": np.float32(0),
+        "indices": _integers(r, 4, b, 2), "depth": 4, "on_value": np.float32(1), "off_value": np.float32(0),
         "axis": int(r.integers(-1, 3)),
     },
-    **{f"UnsortedSegment{how}": _segments for how in ("Sum", "Max", "Min", "Prod")},
+    **dict.fromkeys(
+        (f"UnsortedSegment{how}" for how in ("Sum", "Max", "Min", "Prod")),
+        lambda r, b: {"data": examples(r, b, WIDTH), "segment_ids": _integers(r, 4, b), "num_segments": 4},
+    ),
     "ScatterNd": lambda r, b: {
-        "indices": _integers(r, 4, b, 1),
-        "updates": examples(r, b, 3),
-        "shape": [4, 3],
+        "indices": _integers(r, 4, b, 1), "updates": examples(r, b, 3), "shape": [4, 3],
     },
     "Reshape": lambda r, b: [
         {"tensor": examples(r, b, 2, 3), "shape": [-1, 3]},
@@ -392,8 +350,7 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     "Squeeze": lambda r, b: {"input": examples(r, b, 1, 2, 1)},
     "ConcatV2": lambda r, b: {"values": [examples(r, b, 2), examples(r, b, 2)], "axis": int(r.integers(2))},
     "Concat": lambda r, b: {
-        "values": [examples(r, b, 2), examples(r, b, 2)],
-        "concat_dim": int(r.integers(2)),
+        "values": [examples(r, b, 2), examples(r, b, 2)], "concat_dim": int(r.integers(2)),
     },
     "Pack": lambda r, b: {"values": [examples(r, b, 2), examples(r, b, 2)], "axis": int(r.integers(-1, 3))},
     "Unpack": lambda r, b: {"value": examples(r, b, 3), "num": 3, "axis": 1},
@@ -417,15 +374,11 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
     },
     "Pad": lambda r, b: {"input": examples(r, b, 2), "paddings": [[0, 0], [1, 2]]},
     "PadV2": lambda r, b: {
-        "input": examples(r, b, 2),
-        "paddings": [[0, 0], [1, 2]],
-        "constant_values": np.float32(3),
+        "input": examples(r, b, 2), "paddings": [[0, 0], [1, 2]], "constant_values": np.float32(3),
     },
     "MirrorPad": lambda r, b: {"input": examples(r, b, 4), "paddings": [[0, 0], [1, 2]], "mode": "REFLECT"},
     "MirrorPadGrad": lambda r, b: {
-        "input": examples(r, b, 6),
-        "paddings": [[0, 0], [1, 1]],
-        "mode": "REFLECT",
+        "input": examples(r, b, 6), "paddings": [[0, 0], [1, 1]], "mode": "REFLECT",
     },
     "Tile": lambda r, b: {"input": examples(r, b, 2), "multiples": [int(r.integers(1, 3)), 2]},
     "BroadcastTo": lambda r, b: {"input": examples(r, b, 1), "shape": [2, b, 3]},
@@ -438,10 +391,7 @@ _CASES: dict[str, Callable[[np.random.Generator, int], Arguments]] = {
         "crops": [[0, 0]],
     },
     "ReverseSequence": lambda r, b: {
-        "input": examples(r, b, 4, 2),
-        "seq_lengths": _integers(r, 4, b) + 1,
-        "seq_dim": 1,
-        "batch_dim": 0,
+        "input": examples(r, b, 4, 2), "seq_lengths": _integers(r, 4, b) + 1, "seq_dim": 1, "batch_dim": 0,
     },
     **dict.fromkeys(KEEPS_STATISTICS, _normalization),
     **dict.fromkeys(NEEDS_STATISTICS[:2], _normalization_gradient),
@@ -458,24 +408,15 @@ _ALONG_EXAMPLES: Mapping[str, tuple[Callable[[np.random.Generator, int], Argumen
     ),
     "MatrixDiagV3": (
         lambda r, b: {
-            "diagonal": examples(r, b, b + 1),
-            "k": [0, b - 1],
-            "num_rows": b + 1,
-            "num_cols": b + 1,
+            "diagonal": examples(r, b, b + 1), "k": [0, b - 1], "num_rows": b + 1, "num_cols": b + 1,
             "padding_value": np.float32(0),
         },
         lambda r, b: {
-            "diagonal": examples(r, b, b),
-            "k": [-1, -1],
-            "num_rows": -1,
-            "num_cols": -1,
+            "diagonal": examples(r, b, b), "k": [-1, -1], "num_rows": -1, "num_cols": -1,
             "padding_value": np.float32(0),
         },
         lambda r, b: {
-            "diagonal": examples(r, b, 3, b),
-            "k": [-1, 1],
-            "num_rows": b,
-            "num_cols": b,
+            "diagonal": examples(r, b, 3, b), "k": [-1, 1], "num_rows": b, "num_cols": b,
             "padding_value": np.float32(2),
         },
     ),
@@ -488,10 +429,7 @@ _ALONG_EXAMPLES: Mapping[str, tuple[Callable[[np.random.Generator, int], Argumen
     "MatrixBandPart": (lambda r, b: {"input": examples(r, b, b), "num_lower": 0, "num_upper": -1},),
     "OneHot": (
         lambda r, b: {
-            "indices": _integers(r, b, b),
-            "depth": b,
-            "on_value": np.float32(1),
-            "off_value": np.float32(0),
+            "indices": _integers(r, b, b), "depth": b, "on_value": np.float32(1), "off_value": np.float32(0),
         },
     ),
     "ScatterNd": (
@@ -504,12 +442,10 @@ _ALONG_EXAMPLES: Mapping[str, tuple[Callable[[np.random.Generator, int], Argumen
     "Select": (
         lambda r, b: {"condition": r.random(b) < 0.5, "x": examples(r, b, b), "y": examples(r, b, b)},
     ),
-}
+}  # fmt: skip
 # What has its argument from another op that the test puts before it: a variable, or blocks of examples.
 NEEDS_A_VARIABLE, NEEDS_BLOCKS = "ResourceGather", "BatchToSpaceND"
-KEPT_FOR_GRADIENTS = (
-    "IdentityN"  # a clean-up takes apart those that are not a function's with a gradient of its own
-)
+KEPT_FOR_GRADIENTS = "IdentityN"  # a clean-up takes apart those without a gradient of their own
 _CASES[NEEDS_A_VARIABLE] = lambda r, b: {"resource": None, "indices": _integers(r, 4, b), "dtype": tf.float32}
 
 

@@ -47,15 +47,13 @@ def test_every_copy_is_on_its_device_and_variables_are_shared_out(program, probl
     row = data_parallel_plan(problem, GPUS)
     problem.check_legal(row)
     part, _ = copies_of_units(problem)
-    on_gpus = problem.allowed[:, list(GPUS)].all(axis=1)
-    assert (row == part)[(part != SHARED) & on_gpus].all()
+    assert (row == part)[(part != SHARED) & problem.allowed[:, list(GPUS)].all(axis=1)].all()
     held = [int(problem.resident_bytes[row == gpu].sum()) for gpu in GPUS]
     assert abs(held[0] - held[1]) <= problem.resident_bytes.max()
 
 
 def test_more_parts_than_devices_go_round(problem):
-    program = split_program(workloads.build("dense_small"), 4)
-    found = tf_placer.build_problem(program.item, problem.cluster)
+    found = tf_placer.build_problem(split_program(workloads.build("dense_small"), 4).item, problem.cluster)
     row, (part, _) = data_parallel_plan(found, GPUS), copies_of_units(found)
     on_gpus = found.allowed[:, list(GPUS)].all(axis=1)
     assert set(part[on_gpus]) >= {0, 1, 2, 3}
@@ -136,8 +134,7 @@ def costed(program: Item, takes: dict[str, int]) -> Problem:
 def kept(item: Item, program: SplitProgram, thin_part: int, whole_share: float = 0.7) -> frozenset[str]:
     whole = costed(item, {"thin": 1_000_000, "wide": 4_000_000})
     problem = costed(program.item, {"thin": thin_part, "wide": 2_000_000})
-    whole_s = whole_share * whole.compute_ns[:, 0].sum() / 1e9
-    return faster_whole(program, problem, whole, GPUS, whole_s)
+    return faster_whole(program, problem, whole, GPUS, whole_share * whole.compute_ns[:, 0].sum() / 1e9)
 
 
 def test_what_takes_as_long_for_a_part_stays_whole(item, thin_program):

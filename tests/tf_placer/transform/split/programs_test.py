@@ -137,8 +137,7 @@ def test_statistics_of_parts_are_those_of_each_part():
 
 
 def test_shapes_of_copies_are_those_of_parts():
-    item = workloads.build("dense_small")
-    found = split_program(item, 3)
+    found = split_program(workloads.build("dense_small"), 3)
     shape_of = {
         name: specs[0].shape
         for name, specs in zip(found.item.index.names, found.item.outputs, strict=True)
@@ -227,11 +226,9 @@ def test_a_mean_of_more_half_floats_than_they_can_count(kind):
 def test_shapes_that_do_not_fit_are_compared_whole(op_type):
     @tf.function(autograph=False)
     def step(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        compare = getattr(tf.raw_ops, op_type)
-        return compare(x=x, y=tf.ones([3, 5]), incompatible_shape_error=False), tf.sin(x)
+        return getattr(tf.raw_ops, op_type)(x=x, y=tf.ones([3, 5]), incompatible_shape_error=False), tf.sin(x)
 
-    item = Item.from_function(step, tf.ones([4, 2]))
-    assert complaints(item, 4) == []
+    assert complaints(Item.from_function(step, tf.ones([4, 2])), 4) == []
 
 
 SOME = ("einsum_bb_b", "einsum_bib_bi", "diag_bands", "diag_part_bands", "set_diag", "sparse", "contrast")
@@ -239,8 +236,7 @@ SOME = ("einsum_bb_b", "einsum_bib_bi", "diag_bands", "diag_part_bands", "set_di
 
 @pytest.mark.parametrize("name", SOME)
 def test_some_compute_the_same_with_one_example_a_part(name):
-    item = item_of(name, 4, 4)
-    assert complaints(item, 4) == []
+    assert complaints(item_of(name, 4, 4), 4) == []
 
 
 @pytest.mark.slow

@@ -22,8 +22,7 @@ def complaints(item: Item, parts: int, found=None) -> list[str]:
 def wrong_sizes(item: Item) -> list[str]:
     """Ops of which TensorFlow infers other sizes than the item has; behind a loop it may be less certain of them."""
     wrong = []
-    inferred = output_specs(item.graph_def)
-    for name, had, specs in zip(item.index.names, item.outputs, inferred, strict=True):
+    for name, had, specs in zip(item.index.names, item.outputs, output_specs(item.graph_def), strict=True):
         pairs = zip(had, specs, strict=True)
         if had != tuple(dataclasses.replace(spec, rule=own.rule and spec.rule) for own, spec in pairs):
             wrong.append(f"sizes of {name!r} are {had} and not {specs}")

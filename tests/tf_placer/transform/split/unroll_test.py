@@ -58,8 +58,7 @@ def recurrent(weights: tf.Variable, rows: tf.Tensor, steps: int | tf.Tensor = TI
         state = tf.tanh(taken.read(t) + state @ weights)
         return t + 1, state, kept.write(t, state)
 
-    zeros = tf.zeros([BATCH, weights.shape[0]])
-    loop = (tf.constant(0), zeros, tf.TensorArray(tf.float32, TIME))
+    loop = (tf.constant(0), tf.zeros([BATCH, weights.shape[0]]), tf.TensorArray(tf.float32, TIME))
     _, _, kept = tf.while_loop(lambda t, *_: t < steps, body, loop, maximum_iterations=TIME)
     return tf.transpose(kept.stack(), [1, 0, 2])
 
@@ -82,16 +81,14 @@ def training_step(layers: int = 1, features: int = FEATURES) -> Callable[[tf.Ten
 @pytest.mark.medium
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_training_step_without_loops_and_lists(layers):
-    item = item_of(training_step(layers), drawn(BATCH, TIME, FEATURES))
-    found = written_out(item)
+    found = written_out(item_of(training_step(layers), drawn(BATCH, TIME, FEATURES)))
     assert len(found.loops) == 2 * layers and not found.why_not
     assert not {"While", "StatelessWhile"} & set(types(found.item)) and ops_on_lists(found.item) == []
 
 
 def test_a_variable_is_read_once_for_all_trips():
     item = item_of(training_step(), drawn(BATCH, TIME, FEATURES))
-    reads = written_out(item).item.index.op_types.count("ReadVariableOp")
-    assert reads == 1
+    assert written_out(item).item.index.op_types.count("ReadVariableOp") == 1
 
 
 def test_a_variable_is_read_once_in_a_loop_in_a_loop():
@@ -269,8 +266,7 @@ def test_a_list_that_is_a_result_of_a_loop_that_stays():
             total += kept.read(i)
         return total + tf.reduce_sum(other.stack(), axis=0)
 
-    item = item_of(step, drawn(BATCH, FEATURES), tf.constant(2))
-    found = written_out(item)
+    found = written_out(item_of(step, drawn(BATCH, FEATURES), tf.constant(2)))
     assert len(found.loops) == 1 and list(found.why_not.values()) == ["its trips depend on data"]
     assert "TensorListStack" not in types(found.item) and "TensorListSetItem" in types(found.item)
 
