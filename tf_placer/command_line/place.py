@@ -161,7 +161,7 @@ def read(request: Request, log: Log, check: Check = lambda item, problem: None) 
         if request.cluster.kind == "remote":
             workers_of(request.cluster).start()  # before hours of search, not after
         item, unfit = request.source.item(), None
-        if request.is_made_to_fit:
+        if request.recomputes or request.parks:
             phase.close()
             phase.enter_context(log.phase(RECOMPUTE))
             item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)

@@ -131,11 +131,6 @@ class Request:
         return self.cluster.is_live and self.costs in (None, "profiled")
 
     @property
-    def is_made_to_fit(self) -> bool:
-        """True where a step too large for its devices is to be changed."""
-        return self.recomputes or self.parks
-
-    @property
     def whole_s(self) -> float:
         """Seconds of everything together."""
         return self.budget.seconds if self.budget_of == WHOLE else math.inf
@@ -253,7 +248,7 @@ class Forecast:
         phases = [*compiling(self._log), expected(BUILD, _READ_S, f"building {name}")]
         if request.source.is_anew:
             phases[-1] = expected(BUILD, _TRACE_S, f"building {name} anew", is_once=True)
-        if request.is_made_to_fit:
+        if request.recomputes or request.parks:
             phases.append(expected(RECOMPUTE, _RECOMPUTE_S, f"{RECOMPUTE} {request.where}"))
         if request.is_profiled:
             key = f"profiling {request.where}"  # as long as the last time, when what was measured was kept

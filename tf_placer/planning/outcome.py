@@ -370,16 +370,11 @@ class Outcome:
         candidates = list(self.candidates)
         if self.row_written is not self.written:
             candidates.append(self.row_written)
-        order = list(reversed(Clock))
-
-        def standing(row: Timed) -> tuple[int, float]:
-            clock = row.clock
-            return (len(order), 0.0) if clock is None else (order.index(clock), row.seconds(clock) or 0.0)
-
-        return (
-            *sorted(candidates, key=lambda row: (row.is_below_bound, *standing(row))),
-            *(row for row in self.beside if not row.is_candidate),
-        )
+        # Rows without a clock come last, and among each other stay as they are.
+        candidates.sort(key=lambda row: 0.0 if row.clock is None else row.seconds(row.clock) or 0.0)
+        place = {clock: place for place, clock in enumerate([*reversed(Clock), None])}
+        candidates.sort(key=lambda row: (row.is_below_bound, place[row.clock]))
+        return (*candidates, *(row for row in self.beside if not row.is_candidate))
 
     @property
     def recommended(self) -> Timed:

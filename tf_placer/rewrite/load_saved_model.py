@@ -136,10 +136,12 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
     present = present_devices()
     for planned, device in name_of.items():
         if planned not in in_model:
-            raise InputError(f"{model.path} has nothing on {planned}; it names {_listed(in_model)}")
+            raise InputError(
+                f"{model.path} has nothing on {planned}; it names {', '.join(in_model) or 'no device'}"
+            )
         if device not in present:
             raise InputError(
-                f"{planned} is to be {device}, which this process lacks; it has {_listed(present)}"
+                f"{planned} is to be {device}, which this process lacks; it has {', '.join(present)}"
             )
     missing = [
         name for name in in_model if not any(_is_one(device, name_of.get(name, name)) for device in present)
@@ -149,8 +151,8 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
         if tf.DeviceSpec.from_string(missing[0]).job in (None, "localhost"):
             or_else = "make logical devices with tf.config.set_logical_device_configuration before the first op runs"
         raise InputError(
-            f"{model.path} names {_listed(missing)}, which this process lacks; it has {_listed(present)}. Say where "
-            f'each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or {or_else}'
+            f"{model.path} names {', '.join(missing)}, which this process lacks; it has {', '.join(present)}. "
+            f'Say where each goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}}), or {or_else}'
         )
     return name_of
 
@@ -173,7 +175,7 @@ def _of_local_workers(model: SavedModel, named: Iterable[str]) -> dict[str, str]
         name_here = attach(cluster, missing)
     except InputError as error:
         raise InputError(
-            f"{model.path} is placed on this machine's workers, {_listed(missing)}, and {error}; or say where each "
+            f"{model.path} is placed on this machine's workers, {', '.join(missing)}, and {error}; or say where each "
             f'goes, load_saved_model(path, devices={{"{missing[0]}": "{present[0]}"}})'
         ) from error
     return {name: name_here[name] for name in missing if name_here.get(name, name) != name}
@@ -183,10 +185,6 @@ def _is_one(device: str, wanted: str) -> bool:
     """True if a full name matches a device string, in which parts may be left out."""
     have = tf.DeviceSpec.from_string(device)
     return have.make_merged_spec(tf.DeviceSpec.from_string(wanted)) == have
-
-
-def _listed(names: tuple[str, ...] | list[str]) -> str:
-    return ", ".join(names) or "no device"
 
 
 @contextlib.contextmanager

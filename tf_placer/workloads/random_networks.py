@@ -285,18 +285,8 @@ def message_passing(net: Net, x: Any, depth: int, width: int, attends: bool, **_
     return net.dense(h, _CLASSES)
 
 
-def _pixels(batch: int, size: int, **_: Any) -> tuple:
-    return image_batch(batch, size, _CLASSES, 0)[0], tf.zeros([batch, size, size], tf.int32)
-
-
 def _words(batch: int, length: int, vocabulary: int, **_: Any) -> tuple:
     return sentence_batch(batch, length, vocabulary, 0)
-
-
-def _rows(batch: int, width: int, vocabulary: int, **_: Any) -> tuple:
-    return (tf.zeros([batch, width]), sentence_batch(batch, _IDS, vocabulary, 0)[0]), tf.zeros(
-        [batch], tf.int32
-    )
 
 
 def _graph(batch: int, width: int, relations: int, neighbours: int, **_: Any) -> tuple:
@@ -307,11 +297,23 @@ def _graph(batch: int, width: int, relations: int, neighbours: int, **_: Any) ->
 # Family -> network, and what it is called with.
 FAMILIES: Mapping[str, tuple[Callable[..., tf.Tensor], Callable[..., tuple]]] = {
     "cells": (cells, lambda batch, size, **_: image_batch(batch, size, _CLASSES, 0)),
-    "u_net": (u_net, _pixels),
+    "u_net": (
+        u_net,
+        lambda batch, size, **_: (
+            image_batch(batch, size, _CLASSES, 0)[0],
+            tf.zeros([batch, size, size], tf.int32),
+        ),
+    ),
     "recurrent": (recurrent, _words),
     "transformer": (transformer, _words),
     "mixture_of_experts": (transformer, _words),
-    "towers": (towers, _rows),
+    "towers": (
+        towers,
+        lambda batch, width, vocabulary, **_: (
+            (tf.zeros([batch, width]), sentence_batch(batch, _IDS, vocabulary, 0)[0]),
+            tf.zeros([batch], tf.int32),
+        ),
+    ),
     "message_passing": (message_passing, _graph),
 }
 
