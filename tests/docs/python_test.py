@@ -64,7 +64,6 @@ USES = {
     + RUNS_BY_PLAN.format(name="model.train_step"),
     "": "assert model.signatures['serving_default'](tf_tensor([5, 8]))",
 }
-TENSOR = "\ntf_tensor = __import__('tensorflow').ones\n"
 
 
 @pytest.mark.slow
@@ -214,5 +213,5 @@ def test_a_page_of_place(root, folder, kind, cluster):
             printed = run(code, root, page.parent, folder)
             assert " run " not in code.partition("--")[0] or f"runs by {page.parent}" in printed
             continue
-        use = "" if name is None else TENSOR + USES[name]
+        use = "" if name is None else "\ntf_tensor = __import__('tensorflow').ones\n" + USES[name]
         run([sys.executable, "-c", code + use], root, page.parent, folder)

@@ -79,11 +79,9 @@ def test_a_functions_plan_comes_back_from_its_file_as_it_was():
         "split",
     ] and Note.DECIDED not in found.notes
     assert found.written.spread_s == (0.19, 0.22) and not found.is_worth_it
-    assert (found.written.name, found.written.measured_s, found.named("single").simulated_s) == (
-        PLAN,
-        0.35,
-        0.5,
-    )
+    assert found.written.name == PLAN
+    assert found.written.measured_s == 0.35
+    assert found.named("single").simulated_s == 0.5
     assert found.named(AS_IT_IS).raced_s == 0.1 and found.named("split").raced_s == 0.4
     assert (found.notes[Note.LOAD], found.notes[Note.TIMED_AT_S]) == (0.25, 1.7e9)
     assert found.kept.searched == (("auto", 5.0, 3.0),) and found.kept.key == {"graph": "f"}
