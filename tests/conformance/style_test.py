@@ -10,8 +10,6 @@ import types
 
 import pytest
 
-FOLDERS = ("colocation", "tf_placer", "experiments", "tools", "tests", "conftest.py")
-
 
 def run(root: pathlib.Path, *command: str) -> str:
     """Returns what a checker of the pinned requirements reports; empty when it is content."""
@@ -29,7 +27,7 @@ def python_files(root: pathlib.Path) -> list[str]:
     """Every Python file by name: under Bazel they are links, which a checker that walks folders skips."""
     found = [
         file
-        for name in FOLDERS
+        for name in ("colocation", "tf_placer", "experiments", "tools", "tests", "conftest.py")
         for file in ([root / name] if name.endswith(".py") else (root / name).rglob("*.py"))
     ]
     return sorted(str(file.relative_to(root)) for file in found)

@@ -109,9 +109,8 @@ def test_settings_of_auto_place_are_keywords():
         assert set(typing.get_args(hints[name])) == set(values), name
     keywords = inspect.signature(tf_placer.auto_place).parameters
     assert set(keywords) == {"fn", *fields}
-    assert (
-        keywords["budget_s"].default == 60.0 and keywords["budget_s"].kind is inspect.Parameter.KEYWORD_ONLY
-    )
+    assert keywords["budget_s"].default == 60.0
+    assert keywords["budget_s"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 # What mypy must find is marked, and a mark where it finds nothing is an error.

@@ -42,7 +42,6 @@ from tf_placer.workloads import registry
 from tf_placer.workloads.spec import WorkloadSpec
 
 Refused = Callable[..., None]
-_ROOT = pathlib.Path(__file__).absolute().parents[2]
 _KEYS = {
     "workload", "cluster", "method", "seed", "ops", "units", "runtime_s", "measured_s", "lower_bound_s",
     "single_device_s", "baselines", "peak_bytes", "status", "evaluations", "search_s",
@@ -509,7 +508,7 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong, tmp_path):
     }[wrong]
     done = subprocess.run(
         [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", **changed)],
-        cwd=_ROOT,
+        cwd=pathlib.Path(__file__).absolute().parents[2],
         env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"},
         capture_output=True,
         text=True,

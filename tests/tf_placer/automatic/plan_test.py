@@ -129,9 +129,8 @@ def test_a_plan_of_least_memory(tmp_path):
     sought = AutoPlaceConfig(**settings, objective="memory", slow_down=1.0)
     plan = find_plan(item, CLUSTER, sought)
     assert plan.is_worth_it and plan.clock is Clock.SIMULATED
-    assert plan.notes[Note.WHY].startswith("the least memory, ") and plan.notes[Note.WHY].endswith(
-        "in the simulator"
-    )
+    assert plan.notes[Note.WHY].startswith("the least memory, ")
+    assert plan.notes[Note.WHY].endswith("in the simulator")
     problem = plan.placement.problem
     rows = np.stack([plan.placement.device_of_unit, problem.everything_on(0)])
     peak_bytes = SimulatedEvaluator(problem).evaluate(rows).peak_bytes.max(axis=1)
@@ -228,10 +227,8 @@ def test_what_a_trial_has_said_is_kept_and_holds_for_the_same_plan(item, tmp_pat
     assert kept.is_from_cache and not kept.is_worth_it
     assert (kept.written.called_s, kept.named(AS_IT_IS).called_s) == (0.2, 0.1)
     again = find_plan(item, CLUSTER, dataclasses.replace(config(tmp_path), budget_s=9.0))
-    assert (
-        not again.is_from_cache
-        and again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
-    )
+    assert not again.is_from_cache
+    assert again.placement.device_of_unit.tolist() == plan.placement.device_of_unit.tolist()
     assert not again.is_worth_it and again.written.called_s == 0.2
 
 

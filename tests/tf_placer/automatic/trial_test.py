@@ -134,9 +134,8 @@ def test_one_trial_at_a_time_has_its_variables_moved():
     one.run(STEPS)
     assert one.trial.verdict is not None
     other.run(STEPS + 2)
-    assert other.moves == ["there", "back"] and other.trial.verdict == Verdict(
-        False, pytest.approx(0.4), pytest.approx(0.3)
-    )
+    assert other.moves == ["there", "back"]
+    assert other.trial.verdict == Verdict(False, pytest.approx(0.4), pytest.approx(0.3))
 
 
 def test_no_trial_waits_for_ever():

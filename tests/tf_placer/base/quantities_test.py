@@ -79,11 +79,9 @@ def test_shares_and_sizes_have_three_digits():
 
 def test_sizes_of_a_column_have_one_unit():
     assert in_unit(1.25 * 2**30, "GiB") == "1.25 GiB" and in_unit(11.354 * 2**30, "GiB") == "11.4 GiB"
-    assert (
-        in_unit(4_200, "MB") == "0.004 MB"
-        and in_unit(0, "MB") == "0 MB"
-        and in_unit(123_456_789, "MB") == "123 MB"
-    )
+    assert in_unit(4_200, "MB") == "0.004 MB"
+    assert in_unit(0, "MB") == "0 MB"
+    assert in_unit(123_456_789, "MB") == "123 MB"
 
 
 def test_sizes_have_the_unit_that_leaves_fewest_digits():

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.alone
 
 # Fewer tensors, turns and placements than users get.
 SIZES_BYTES = (1 << 10, 1 << 16, 1 << 22)
-FEWER = {"_ROUNDS": 8, "_PARTS": (2, 8, 32, 128), "_LINKS": (1, 8)}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def profiled(item, cluster, folder, warm_workers):
         patch.setattr(
             profile_module, "measure_pair", functools.partial(measure_pair, sizes_bytes=SIZES_BYTES)
         )
-        for name, value in FEWER.items():
+        for name, value in {"_ROUNDS": 8, "_PARTS": (2, 8, 32, 128), "_LINKS": (1, 8)}.items():
             patch.setattr(traffic, name, value)
         return build_problem(item, cluster, "profiled", Cache(folder))
 

@@ -12,7 +12,6 @@ import pytest
 from tf_placer.__main__ import run
 from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, PREBUILT
 
-_ROOT = pathlib.Path(__file__).parents[3]
 _LIGHT = """
 import sys
 print(sys.argv, __name__, __file__, sys.path[0])
@@ -192,7 +191,7 @@ def test_a_script_runs_by_a_plan_and_computes_the_same(folder, capfd, monkeypatc
 
 def _in_a_process_of_its_own(*arguments: str) -> str:
     """What Python prints that loads the script, which says how many threads TensorFlow has."""
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
     return subprocess.run(
         [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True
     ).stdout

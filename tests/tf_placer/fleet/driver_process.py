@@ -15,8 +15,6 @@ from tf_placer.fleet.fleet import FleetConfig, FleetEvaluator
 from tf_placer.problem.problem import Problem
 from tf_placer.runtime.timing import RuntimeConfig
 
-WORKLOAD = "dense_small"
-
 
 def plans_of(problem: Problem, count: int) -> np.ndarray:
     """[count, U] plans that differ, always the same."""
@@ -26,7 +24,7 @@ def plans_of(problem: Problem, count: int) -> np.ndarray:
 
 
 def main(folder: str, address: str, count: str) -> None:
-    item = workloads.build(WORKLOAD)
+    item = workloads.build("dense_small")
     problem = tf_placer.build_problem(item, tf_placer.Cluster.local(cores=2), costs="analytic")
     plans = plans_of(problem, int(count))
     config = FleetConfig(attempts=50)

@@ -23,7 +23,6 @@ pytest.importorskip("ray", reason="pip install 'tf_placer[fleet]'")
 
 _PLANS, _DRIVER_KILLS, _ACTOR_KILLS = 200, 2, 5
 _DEADLINE_S = 900.0
-_NAME = "ray::Machine"
 
 
 def started(folder: pathlib.Path, fleet: str, plans: int, **environment: str) -> subprocess.Popen[bytes]:
@@ -58,7 +57,7 @@ def command_of(pid: int) -> str:
 
 
 def actors_of(driver: subprocess.Popen[bytes]) -> list[int]:
-    return [pid for pid in descendants(driver.pid) if command_of(pid).startswith(_NAME)]
+    return [pid for pid in descendants(driver.pid) if command_of(pid).startswith("ray::Machine")]
 
 
 def records(path: pathlib.Path) -> list[dict]:

@@ -75,10 +75,8 @@ def test_edges_and_sums_are_of_groups():
 
 def test_groups_that_are_left_out_are_of_none():
     groups = Groups.of(MASKED, np.array([1, 0, 1, 2, 2])).reordered(np.array([3, 1]))
-    assert (
-        groups.group_of_unit.tolist() == [1, 2, 1, 2, 0]
-        and groups.legal.tolist() == [[True, True, False]] * 2
-    )
+    assert groups.group_of_unit.tolist() == [1, 2, 1, 2, 0]
+    assert groups.legal.tolist() == [[True, True, False]] * 2
     assert groups.expand(np.array([[1, 0]])).tolist() == [[0, 2, 0, 0, 1]]
 
 

@@ -36,7 +36,6 @@ PLANS = tuple(
     Timed(name, Placement(PROBLEM, row))
     for name, row in (("single", [0, 0]), ("hdp", [0, 1]), ("heft", [1, 1]))
 )
-PRESETS = ("k40x2", "p100x4")
 SMALL = tuple(name for name in workloads.names() if name.endswith("_small"))
 METHOD = "local_search"
 
@@ -197,7 +196,7 @@ def test_a_few(workload, preset):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", ("k40x2", "p100x4"))
 @pytest.mark.parametrize("workload", SMALL)
 def test_all_small_workloads(workload, preset):
     check(workload, preset)

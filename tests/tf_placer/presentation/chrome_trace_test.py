@@ -74,9 +74,8 @@ def events_of(text):
             moment = round(1000 * event["ts"])
             assert any(begin <= moment < end for begin, end in rows[event["pid"], event["tid"]])
     for arrow in arrows.values():
-        assert [e["ph"] for e in arrow] == ["s", *"t" * (len(arrow) - 2), "f"] and len(
-            {e["pid"] for e in arrow}
-        ) == 1
+        assert [e["ph"] for e in arrow] == ["s", *"t" * (len(arrow) - 2), "f"]
+        assert len({e["pid"] for e in arrow}) == 1
         assert [e["ts"] for e in arrow] == sorted(e["ts"] for e in arrow)
     return events
 

@@ -220,9 +220,8 @@ def test_a_busy_machine_is_told_and_kept(load, is_told, tmp_path):
 
 def test_a_row_below_its_bound_is_a_finding():
     quick = live(100e-9, 8 * MS, 9 * MS)
-    assert "A finding: auto takes" in verdict(
-        quick
-    ) and "costs are taken for at least 200% too high" in verdict(quick)
+    assert "A finding: auto takes" in verdict(quick)
+    assert "costs are taken for at least 200% too high" in verdict(quick)
     fault = KINDS["below the bound, simulated"][0]()
     assert "contradicts its own bound" in verdict(fault) and fault.recommended.name == SINGLE
     assert "A finding" not in verdict(fused()), "bounds are of plans that fuse nothing"

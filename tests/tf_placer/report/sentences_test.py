@@ -245,9 +245,8 @@ def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits():
     # 800 bytes on devices of 600. The fastest plan has 5 ops, 500 bytes, on the first and 3 on the second.
     report = report_of(towers(600))
     needs, fits = fit_sentences(report)
-    assert needs.startswith("No single device holds the step: ") and verdict(report).endswith(
-        f"{needs}\n{fits}"
-    )
+    assert needs.startswith("No single device holds the step: ")
+    assert verdict(report).endswith(f"{needs}\n{fits}")
     assert fits == (
         f"The plan of {report.written.name} fits: GPU:0, its fullest device, takes 500 B of 600 B, 16.7% "
         "of it free."

@@ -14,7 +14,6 @@ from tf_placer.base.arguments import InputError
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact="soft")]
 
 WEIGHTS = np.arange(12, dtype=np.float32).reshape(3, 4) / 12
-LABELS = [[1, 2, 1], [2, 1, 0]]
 
 
 @tf.custom_gradient
@@ -76,7 +75,7 @@ def in_calls_loops_and_branches(x, w):
 
 def ctc_loss(x, w):
     logits = tf.reshape(tf.tile(x @ w, [5, 1]), [5, 2, 4])
-    return tf.nn.ctc_loss(tf.constant(LABELS), logits, [3, 2], [5, 5], blank_index=0)
+    return tf.nn.ctc_loss(tf.constant([[1, 2, 1], [2, 1, 0]]), logits, [3, 2], [5, 5], blank_index=0)
 
 
 def arguments_that_are_waited_for(x, w):

@@ -12,12 +12,11 @@ from colocation.tensorflow_internals import call_flat
 from tf_placer.rewrite.placed_function import copied_function
 from tf_placer.rewrite.variables import RandomState, SeededDraws, kept_functions, tell_of_lost_state
 
-_FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
 _DRAWS: dict[str, Callable[[tf.Tensor], Any]] = {
     **{
         f"{draw.__name__}_{dtype.name}": lambda n, draw=draw, dtype=dtype: draw([n, 3], dtype=dtype, seed=5)
         for draw in (tf.random.uniform, tf.random.normal, tf.random.truncated_normal)
-        for dtype in _FLOATS
+        for dtype in (tf.float16, tf.bfloat16, tf.float32, tf.float64)
     },
     **{
         f"integers_{dtype.name}": lambda n, dtype=dtype: tf.random.uniform([n], -3, 1000, dtype, seed=5)

@@ -23,7 +23,6 @@ PROBLEM = dataclasses.replace(branches_problem(2, 2), fusible_of_op=FUSIBLE)
 CONFIG = dataclasses.replace(OF_UNITS, passes=1, levels=3, keep_probability=0.3, tasks=TASKS[-1])
 INPUTS = go_inputs(ordered_groups(PROBLEM, None))
 SEED = tf.constant([11, 12])
-FURTHER = [tasks for tasks in TASKS if tasks != "devices"]
 
 
 def begin_of(config, inputs=INPUTS):
@@ -38,7 +37,7 @@ def policy():
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("tasks", FURTHER)
+@pytest.mark.parametrize("tasks", [tasks for tasks in TASKS if tasks != "devices"])
 @pytest.mark.parametrize("passes", [1, 2])
 def test_what_is_drawn_is_scored_as_what_it_is(tasks, passes):
     config = dataclasses.replace(CONFIG, tasks=tasks, passes=passes)

@@ -42,7 +42,6 @@ from tf_placer.transform.fusion import (
 )
 
 DEVICES = ("/job:a/replica:0/task:0/device:CPU:0", "/job:a/replica:0/task:1/device:CPU:0")
-SEEDS = range(12)
 
 
 def on_one(item: Item) -> dict[str, str]:
@@ -66,7 +65,7 @@ def named(item: Item, *names: str) -> np.ndarray:
 
 
 def random_items():
-    for seed in SEEDS:
+    for seed in range(12):
         item = item_of(subject_of(program_of_seed(seed), gradients=False))
         if item.index.num_ops:
             yield seed, item
@@ -306,7 +305,6 @@ def test_one_kernel_is_no_cluster():
     assert merged(free, [1] * 4) == [-1] * 4
 
 
-DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 CLOSE = 1e-4  # of the largest number, in float32
 OWN_GRADIENT = "IdentityN"  # its case is a custom gradient's
 # With numbers that are known in a step only, which here are right: they are in no cluster that a search makes.
@@ -323,7 +321,7 @@ MEANINGFUL = dict.fromkeys(NEEDS_STATISTICS, 3)
 def test_it_is_compiled_and_gives_the_same(op_type):
     batch, arguments = arguments_of(op_type, 0)
     item = op_cases.item_of(op_type, batch, arguments)
-    devices = dict.fromkeys(item.index.names, DEVICE)
+    devices = dict.fromkeys(item.index.names, "/job:localhost/replica:0/task:0/device:CPU:0")
     labels = [0 if other == op_type else None for other in item.index.op_types]
     clusters = convex_clusters(item, labels, devices, least=0)
     placed = place_graph(item.graph_def, devices)

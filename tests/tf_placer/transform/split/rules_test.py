@@ -16,12 +16,10 @@ from tf_placer.transform.split.propagate import Tensor, propagate
 from tf_placer.transform.split.split_batch import SplitProgram
 from tf_placer.transform.split.states import Batch, NotSplit, Part
 
-SEEDS = range(3)
-
 
 @pytest.mark.parametrize("op_type", op_types())
 def test_a_split_op_gives_what_the_op_gives(op_type):
-    for seed in SEEDS:
+    for seed in range(3):
         batch, arguments = arguments_of(op_type, seed)
         item = item_of(op_type, batch, arguments)
         parts = 2 + seed % 2
