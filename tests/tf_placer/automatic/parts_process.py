@@ -176,7 +176,7 @@ def a_batch_that_is_not_known_is_looked_at() -> bool:
         return placed(x, y)
 
     counts, told, chosen = [8, 8, 5, 8], [], []
-    with unittest.mock.patch("tf_placer.automatic.auto_placed.call_flat", noted):
+    with unittest.mock.patch("colocation.tensorflow_internals.call_flat", noted):
         for seed, count in enumerate(counts):
             result, more = told_by(lambda seed=seed, count=count: outer(*examples(count, seed)))
             told += more if are_close(one(*examples(count, seed)), result) else ["different"]

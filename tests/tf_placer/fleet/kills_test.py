@@ -56,10 +56,6 @@ def command_of(pid: int) -> str:
         return ""
 
 
-def actors_of(driver: subprocess.Popen[bytes]) -> list[int]:
-    return [pid for pid in descendants(driver.pid) if command_of(pid).startswith("ray::Machine")]
-
-
 def records(path: pathlib.Path) -> list[dict]:
     lines = path.read_text().splitlines()[1:] if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("}")]
@@ -92,7 +88,8 @@ def test_actors_and_the_driver_are_killed_at_random(actors, tmp_path):
         while driver.poll() is None or killed_drivers < _DRIVER_KILLS:
             assert time.monotonic() - begin_s < _DEADLINE_S, (tmp_path / "driver.log").read_text()[-3000:]
             time.sleep(0.2)
-            done, living = len(records(journal)), actors_of(driver)
+            done = len(records(journal))
+            living = [pid for pid in descendants(driver.pid) if command_of(pid).startswith("ray::Machine")]
             heard |= listeners({driver.pid, *descendants(driver.pid)})
             next_driver = (killed_drivers + 1) * _PLANS // (_DRIVER_KILLS + 1)
             next_actor = (killed_actors + 1) * _PLANS // (_ACTOR_KILLS + 2)

@@ -125,23 +125,13 @@ def members(groups):
     return [set(np.flatnonzero(groups.group_of_unit == g).tolist()) for g in range(groups.count)]
 
 
-def named(*names, edges=(), **more):
-    return problem_of([5] * len(names), edges, 8, names=names, **more)
-
-
 def test_the_three_rules():
-    problem = named(
-        "net/conv2d_1/conv",
-        "net/batch_normalization_1/norm",
-        "lstm/step/mul",
-        "lstm/step/mul_1",
-        "loss",
-        "gradients/loss_grad/g",
-        "gradients/lstm/step/mul_grad/g",
-        "update",
-        "statistics",
-        edges=[(0, 1), (0, 2), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6), (6, 7), (6, 8), (1, 8)],
-    )
+    names = (
+        "net/conv2d_1/conv", "net/batch_normalization_1/norm", "lstm/step/mul", "lstm/step/mul_1", "loss",
+        "gradients/loss_grad/g", "gradients/lstm/step/mul_grad/g", "update", "statistics",
+    )  # fmt: skip
+    edges = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 4), (3, 4), (4, 5), (5, 6), (6, 7), (6, 8), (1, 8)]
+    problem = problem_of([5] * len(names), edges, 8, names=names)
     groups = grouped(problem, largest_share=1.0)
     # By name {conv, norm}, {mul, its gradient}, {loss, its gradient}. Then mul_1 has the loss alone, and that mul's
     # gradient; which has two readers, as {conv, norm} has.

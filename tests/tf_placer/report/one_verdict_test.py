@@ -81,10 +81,6 @@ def memory_objective() -> Outcome:
     return outcome(Timed.of_search("random", least), row(SINGLE, 8 * MS, TOGETHER))
 
 
-def by_layer() -> Outcome:
-    return in_layers(described(6 * MS, 8 * MS), 0)
-
-
 def fused() -> Outcome:
     plan, plain, single, *behind = raced(
         (row(FUSED, 5 * MS, dataclasses.replace(APART, cluster_of_op=[0, -1, 0])), 4 * MS),
@@ -177,7 +173,7 @@ KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
     ),
     "fused": (fused, True, "50.0% less time than a single device"),
     "least memory": (memory_objective, True, "Smallest peak"),
-    "by layer": (by_layer, True, "Plan of whole layers takes"),
+    "by layer": (lambda: in_layers(described(6 * MS, 8 * MS), 0), True, "Plan of whole layers takes"),
     "race failed": (race_that_failed, False, "No gain: use one device"),
     "compared": (compared, False, "No gain: leave the program as it is .4.00 ms"),
     "method's own plan asked for": (

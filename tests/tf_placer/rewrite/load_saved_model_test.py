@@ -1,5 +1,6 @@
 """What a placed SavedModel keeps and says, how it is loaded, and refusals in one line."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -136,10 +137,6 @@ def test_an_unknown_signature_names_those_that_are(model):
         Item.from_saved_model(model, "train")
 
 
-def shorten(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:4])
-
-
 def rewrite(file: Path, change: Callable[[meta_graph_pb2.MetaGraphDef], None]) -> None:
     proto = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     change(proto.meta_graphs[0])
@@ -175,7 +172,10 @@ def feed_much(meta_graph: meta_graph_pb2.MetaGraphDef) -> None:
         (lambda file: file.write_bytes(b"\x08\x01"), "has no graph tagged {serve}; it has none"),
         (lambda file: file.write_bytes(b""), "it is a folder whose saved_model.pb is empty"),
         (lambda file: (file.parent / "variables" / "variables.index").unlink(), "variables.index is missing"),
-        (lambda file: shorten(next(file.parent.glob("variables/*.data*"))), r"variables\.\* is damaged"),
+        (
+            lambda file: os.truncate(next(file.parent.glob("variables/*.data*")), 4),
+            r"variables\.\* is damaged",
+        ),
         (lambda file: rewrite(file, name_an_asset), "the asset 'words.txt' is missing"),
         (
             lambda file: rewrite(file, enlarge_variable),

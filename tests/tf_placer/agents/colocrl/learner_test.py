@@ -74,11 +74,6 @@ def test_ours_also_moves_to_the_best():
 CONFIG = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3)
 
 
-def inputs_of(problem, config=CONFIG):
-    groups = colocated_groups(problem, config)
-    return colocrl_inputs(problem, groups, config, groups.legal.argmax(axis=1))
-
-
 @pytest.fixture(scope="module")
 def policy():
     return ColocRlPolicy(CONFIG, seed=5, groups=5)
@@ -89,7 +84,9 @@ def test_it_begins_as_it_is_asked_to(policy):
     share = {}
     for probability in (0.0, 0.9):
         config = ColocRlConfig(max_groups=6, hidden=8, largest_share=0.3, start_probability=probability)
-        drawn = policy.sample(inputs_of(problem, config), 200, tf.constant([11, 12])).actions
+        groups = colocated_groups(problem, config)
+        inputs = colocrl_inputs(problem, groups, config, groups.legal.argmax(axis=1))
+        drawn = policy.sample(inputs, 200, tf.constant([11, 12])).actions
         share[probability] = float(tf.reduce_mean(tf.cast(drawn == 0, tf.float32)))
     # Log-odds of untrained weights move by up to about 1.4, as with HDP's; 1,000 draws add up to 0.05.
     assert share[0.9] > 0.64

@@ -16,10 +16,6 @@ FEATURES = 3
 X = tf.constant(np.random.default_rng(0).normal(size=[5, FEATURES]).astype(np.float32))
 
 
-def weights() -> tf.Variable:
-    return tf.Variable(np.random.default_rng(1).normal(size=[FEATURES, FEATURES]).astype(np.float32))
-
-
 def like_copies(x, w):
     h = x @ w
     with tf.compat.v1.colocate_with(h):
@@ -117,7 +113,7 @@ PROGRAMS = (
 
 
 def item_of(body: Callable) -> Item:
-    w = weights()
+    w = tf.Variable(np.random.default_rng(1).normal(size=[FEATURES, FEATURES]).astype(np.float32))
 
     @tf.function(autograph=False)
     def step(x):
