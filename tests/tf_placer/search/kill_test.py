@@ -11,8 +11,11 @@ import time
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
-from tests.tf_placer.problem.small_problems import without_overheads
+from tests.tf_placer.problem.small_problems import (
+    multi_branch_bound_s,
+    multi_branch_problem,
+    without_overheads,
+)
 from tests.tf_placer.search import killable_search
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.search.search import JOURNAL, search
