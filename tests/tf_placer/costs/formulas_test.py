@@ -283,13 +283,12 @@ def test_every_class_is_of_a_kind():
         # Whether a kernel computes on the host; None where there is none.
         (lambda x: tf.raw_ops.AddV2(x=x, y=x), tf.float32, {False}, {False}),
         (lambda x: tf.raw_ops.AddV2(x=x, y=x), tf.int32, {True}, {False}),
-        # A type without a kernel, of an op that has others; an op with kernels of CPUs alone.
         (lambda x: tf.raw_ops.Add(x=x, y=x), tf.string, {None}, {True, False}),
         (lambda x: tf.raw_ops.StringLength(input=x), tf.string, {None}, {True, False}),
-        # Default kernels serve every type of device, and placeholders take any device.
         (lambda x: tf.raw_ops.Identity(input=x), tf.float32, {True, False}, {True, False}),
         (lambda x: x, tf.string, {True, False}, {True, False}),
     ],
+    ids=["its own", "host code", "none of a type", "of CPUs alone", "default", "a placeholder"],
 )
 def test_a_kernel_is_found_where_there_is_one(make, dtype, on_gpu, on_cpu):
     with tf.Graph().as_default():
