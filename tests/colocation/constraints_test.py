@@ -5,23 +5,12 @@ from collections.abc import Callable
 
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
+from tensorflow.python.framework import op_def_registry
 
-from colocation.constraints import (
-    EXEMPT_OP_TYPES,
-    RULES,
-    class_lists,
-    dataset_variant_edges,
-    forwarded_resources,
-    is_dataset_op,
-    loop_frames,
-    ref_edges,
-    reference_readers,
-    resource_edges,
-    switch_inputs,
-    variant_readers,
-)
-from colocation.op_facts import GraphIndex, index_graph
-from tests.colocation.random_graphs import control_flow
+from colocation import constraints, op_facts
+from colocation.op_facts import FACTS, GraphIndex, having, index_graph, values
+from tests.colocation.random_graphs import control_flow, random_graph
 from tests.own_process import python
 
 tf1 = tf.compat.v1
@@ -100,7 +89,7 @@ def test_class_lists_meet_in_a_name_that_is_not_there():
     graph_def = tf1.GraphDef()
     for name, classes in {"x": [b"loc:@gone"], "y": [b"other", b"loc:@gone"], "z": [b"loc:@z"]}.items():
         graph_def.node.add(name=name, op="NoOp").attr["_class"].list.s.extend(classes)
-    assert pairs(class_lists, index_graph(graph_def)) == {("x", "y")}
+    assert pairs(constraints.class_lists, index_graph(graph_def)) == {("x", "y")}
 
 
 def a_range() -> tf.Tensor:
@@ -138,11 +127,11 @@ def readers_of_variants() -> None:
 
 
 def test_dataset_names():
-    assert is_dataset_op("MapDataset")
-    assert is_dataset_op("BatchDatasetV2")
-    assert not is_dataset_op("ReduceDataset")  # its output is not a variant
-    assert not is_dataset_op("EmptyTensorList")
-    assert not is_dataset_op("no_such_Dataset")
+    assert constraints.is_dataset_op("MapDataset")
+    assert constraints.is_dataset_op("BatchDatasetV2")
+    assert not constraints.is_dataset_op("ReduceDataset")  # its output is not a variant
+    assert not constraints.is_dataset_op("EmptyTensorList")
+    assert not constraints.is_dataset_op("no_such_Dataset")
 
 
 def a_switch() -> None:
@@ -155,18 +144,18 @@ def a_switch() -> None:
     ("rule", "build", "expected"),
     [
         # The read's value is no handle: "read" and "update" are tied through "v" alone.
-        (resource_edges, an_update_by_way_of_an_alias, "v-read v-alias alias-update"),
-        (resource_edges, an_update_with_a_slot, "v-update slot-update"),
-        (resource_edges, a_call_and_a_loop, "v-loop"),
-        (forwarded_resources, a_call_and_a_loop, ""),
-        (forwarded_resources, an_identity_of_several, "v-pass"),
-        (resource_edges, an_identity_of_several, "pass-read"),
-        (ref_edges, a_reference_variable, "v-assign"),
-        (reference_readers, readers_of_a_buffer, "v-read v-again write-of_written read-late"),
-        (class_lists, classes, "a-c b-c"),
-        (dataset_variant_edges, datasets, "range-batch"),
-        (variant_readers, readers_of_variants, "range-count given-count_given optional-has"),
-        (switch_inputs, a_switch, "data-switch"),
+        (constraints.resource_edges, an_update_by_way_of_an_alias, "v-read v-alias alias-update"),
+        (constraints.resource_edges, an_update_with_a_slot, "v-update slot-update"),
+        (constraints.resource_edges, a_call_and_a_loop, "v-loop"),
+        (constraints.forwarded_resources, a_call_and_a_loop, ""),
+        (constraints.forwarded_resources, an_identity_of_several, "v-pass"),
+        (constraints.resource_edges, an_identity_of_several, "pass-read"),
+        (constraints.ref_edges, a_reference_variable, "v-assign"),
+        (constraints.reference_readers, readers_of_a_buffer, "v-read v-again write-of_written read-late"),
+        (constraints.class_lists, classes, "a-c b-c"),
+        (constraints.dataset_variant_edges, datasets, "range-batch"),
+        (constraints.variant_readers, readers_of_variants, "range-count given-count_given optional-has"),
+        (constraints.switch_inputs, a_switch, "data-switch"),
     ],
 )
 def test_a_rule_ties(rule, build, expected):
@@ -180,7 +169,7 @@ def test_loop_frames_tie_a_loop_and_nothing_around_it():
 
     with control_flow(functional=False):
         index = indexed(build)
-    tied = pairs(loop_frames, index)
+    tied = pairs(constraints.loop_frames, index)
     inside = {name for name in index.names if name.startswith("loop/")}
     # A star over the ops of the frame: one merge less than ops.
     assert {name for pair in tied for name in pair} == inside
@@ -189,14 +178,14 @@ def test_loop_frames_tie_a_loop_and_nothing_around_it():
 
 def test_no_rule_speaks_on_a_plain_or_empty_graph():
     plain = indexed(lambda: tf.negative(tf.constant(1.0)))
-    for rule in RULES:
+    for rule in constraints.RULES:
         assert not list(rule(plain))
         assert not list(rule(index_graph(tf1.GraphDef())))
 
 
 def test_every_merge_names_its_rule_and_a_reason():
     index = indexed(lambda: raw.ReadVariableOp(resource=variable("v"), dtype=tf.float32, name="read"))
-    (merge,) = resource_edges(index)
+    (merge,) = constraints.resource_edges(index)
     assert merge.rule == "resource_edges"
     assert merge.reason == "read takes a resource handle from v"
 
@@ -206,7 +195,7 @@ def test_too_many_inputs_are_a_damaged_graph():
     graph_def.node.add(name="v", op="VarHandleOp")
     graph_def.node.add(name="read", op="ReadVariableOp", input=["v", "v"])
     with pytest.raises(ValueError, match=r"'read' .ReadVariableOp. has more than the 1 inputs"):
-        list(resource_edges(index_graph(graph_def)))
+        list(constraints.resource_edges(index_graph(graph_def)))
 
 
 @pytest.mark.medium
@@ -230,4 +219,98 @@ def test_exempt_ops_are_those_of_the_installed_tensorflow(tmp_path):
     program = f"import ctypes, tensorflow; ctypes.CDLL({str(library)!r}).dump()"
     output = python("-c", program).stdout
     registered = {line.split()[1] for line in output.splitlines() if line.startswith("exempt ")}
-    assert registered == EXEMPT_OP_TYPES
+    assert registered == constraints.EXEMPT_OP_TYPES
+
+
+# Registered in C++ alone.
+_OF_THE_RUNTIME = {"_Arg", "_Retval", "_SwitchN"}
+
+
+def test_every_op_type_exists_in_tensorflow():
+    op_types = {op_type for fact in FACTS for op_type in values(fact)}
+    unknown = {op_type for op_type in op_types if op_def_registry.get(op_type) is None}
+    assert unknown <= _OF_THE_RUNTIME
+
+
+def test_every_fact_is_said_of_some_op_type():
+    assert all(having(fact) for fact in FACTS)
+
+
+def test_an_op_type_stands_once():
+    with pytest.raises(ValueError, match="'Add' has two rows"):
+        op_facts._parsed("loop | Add\nbranch | Sub Add")
+
+
+def test_lines_of_op_types_go_on_with_the_row_above():
+    parsed = op_facts._parsed("# loops\nloop view=1 | A B\n  C\n\nbranch | D")
+    assert parsed["loop"] == {"A": "", "B": "", "C": ""}
+    assert parsed["view"] == {"A": "1", "B": "1", "C": "1"}
+    assert parsed["branch"] == {"D": ""}
+
+
+def test_an_unknown_fact_is_an_error():
+    with pytest.raises(KeyError):
+        op_facts._parsed("lop | A")
+    with pytest.raises(KeyError):
+        having("lop")
+
+
+def test_numbers_of_inputs_are_inputs_that_the_op_has():
+    for fact in ("view", "puts"):
+        for op_type, position in values(fact).items():
+            definition = op_def_registry.get(op_type)
+            if definition is not None:
+                assert int(position) < len(definition.input_arg), op_type
+
+
+def node(op: str, **types: int) -> tf.compat.v1.NodeDef:
+    result = tf.compat.v1.NodeDef(name="x", op=op)
+    for name, dtype in types.items():
+        result.attr[name].type = dtype
+    return result
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_agrees_with_the_graph(seed):
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(random_graph(seed).graph_def, name="")
+    for op in graph.get_operations():
+        # tf.Operation gives the dtypes of the tensors; ref-ness of inputs is the consumer's.
+        expected = [t.dtype.base_dtype.as_datatype_enum for t in op.inputs]
+        assert [t % 100 for t in constraints.input_types(op.node_def)] == expected, f"seed {seed}: {op.name}"
+        assert constraints.output_types(op.node_def) == [t.dtype.as_datatype_enum for t in op.outputs], (
+            f"seed {seed}"
+        )
+        if any(
+            t in (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT) or constraints.is_ref(t)
+            for t in constraints.input_types(op.node_def)
+        ):
+            assert constraints.takes_special_inputs(op.type), f"seed {seed}: {op.name}"
+
+
+def test_ref_is_what_the_consumer_expects():
+    assert constraints.input_types(node("Assign", T=types_pb2.DT_FLOAT)) == [
+        types_pb2.DT_FLOAT_REF,
+        types_pb2.DT_FLOAT,
+    ]
+    assert constraints.input_types(node("Identity", T=types_pb2.DT_FLOAT)) == [types_pb2.DT_FLOAT]
+
+
+def test_plain_ops_are_skipped():
+    assert not constraints.takes_special_inputs("Conv2D")
+    assert constraints.takes_special_inputs("Identity")
+    assert not constraints.takes_special_inputs("no_such_op")
+
+
+def test_stripped_default_attribute():
+    # SerializeManySparse's out_type may be absent: its default is DT_STRING.
+    bare = node("SerializeManySparse", T=types_pb2.DT_FLOAT)
+    assert constraints.output_types(bare) == [types_pb2.DT_STRING]
+    assert "out_type" not in bare.attr  # reading must not insert it
+
+
+def test_damaged_nodes_are_named():
+    with pytest.raises(ValueError, match=r"'x' .Identity. lacks the attribute 'T'"):
+        constraints.input_types(node("Identity"))
+    with pytest.raises(ValueError, match="no_such_op"):
+        constraints.input_types(node("no_such_op"))

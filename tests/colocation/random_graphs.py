@@ -242,24 +242,17 @@ def random_graph(seed: int) -> RandomGraph:
             GADGETS[gadget](builder)
         initializers = {op.name for op in builder.initializers}
         # Running the ops that nobody consumes runs all: the rest are their ancestors.
-        step = [
-            op.name
-            for op in graph.get_operations()
-            if op.name not in initializers
-            and not op._control_outputs
-            and not any(out.consumers() for out in op.outputs)
-        ]
+        ends = (op for op in graph.get_operations() if not op._control_outputs)
+        leaves = (op.name for op in ends if not any(out.consumers() for out in op.outputs))
+        step = tuple(name for name in leaves if name not in initializers)
     graph_def = graph.as_graph_def()
     if rng.random() < 0.5:
         _strip_implied_classes(graph_def)
-    return RandomGraph(graph_def, tuple(sorted(initializers)), tuple(step))
+    return RandomGraph(graph_def, tuple(sorted(initializers)), step)
 
 
 def _strip_implied_classes(graph_def: tf1.GraphDef) -> None:
     """Removes the ``_class`` that Python adds to users of a ref, so that the ref alone ties them."""
     for node in graph_def.node:
-        if (
-            node.op in ("Assign", "AssignAdd", "ApplyGradientDescent", "RefIdentity")
-            and "_class" in node.attr
-        ):
-            del node.attr["_class"]
+        if node.op in ("Assign", "AssignAdd", "ApplyGradientDescent", "RefIdentity"):
+            node.attr.pop("_class", None)

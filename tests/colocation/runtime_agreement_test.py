@@ -34,10 +34,10 @@ FORBIDDEN_PER_RULE = 5
 LOWERED = ("While", "StatelessWhile", "If", "StatelessIf")
 # What the lowering adds around the body. It puts these on the device of the input that they carry,
 # wherever the loop is: the body's work is where the While is, its plumbing need not be.
-PLUMBING = frozenset(
-    {"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "Identity", "NoOp", "_Send", "_Recv"}
-    | {"_HostSend", "_HostRecv", "Const", "ControlTrigger"}
+_PLUMBING = (
+    "Enter Exit Merge Switch NextIteration LoopCond Identity NoOp _Send _Recv _HostSend _HostRecv Const"
 )
+PLUMBING = frozenset([*_PLUMBING.split(), "ControlTrigger"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,12 +71,8 @@ def run_placed(subject: Case, device_of_op: np.ndarray) -> dict[str, set[tuple[s
         for op, device in zip(subject.index.names, device_of_op, strict=True):
             # Set after the import, which would give a node the device of its `_class` target.
             graph.get_operation_by_name(op)._set_device(DEVICES[device])
-    config = tf1.ConfigProto(
-        device_count={"CPU": NUM_DEVICES},
-        allow_soft_placement=False,
-        intra_op_parallelism_threads=1,
-        inter_op_parallelism_threads=2,
-    )
+    threads = {"intra_op_parallelism_threads": 1, "inter_op_parallelism_threads": 2}
+    config = tf1.ConfigProto(device_count={"CPU": NUM_DEVICES}, allow_soft_placement=False, **threads)
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     config.graph_options.optimizer_options.opt_level = tf1.OptimizerOptions.L0
     ran: dict[str, set[tuple[str, str]]] = collections.defaultdict(set)

@@ -123,12 +123,8 @@ def a_loop_of_parallel_iterations_with_state(make: Make) -> Any:
         def body(i, state):
             return i + 1, {"all": tf.concat([state["all"], x * float(2)], 0), "last": state["last"] * 0.5}
 
-        return tf.while_loop(
-            lambda i, _: i < 3,
-            body,
-            [0, {"all": x, "last": x}],
-            shape_invariants=[tf.TensorShape([]), {"all": tf.TensorShape([None]), "last": x.shape}],
-        )
+        shapes = [tf.TensorShape([]), {"all": tf.TensorShape([None]), "last": x.shape}]
+        return tf.while_loop(lambda i, _: i < 3, body, [0, {"all": x, "last": x}], shape_invariants=shapes)
 
     return f(tf.constant([1.0, 2.0]))
 

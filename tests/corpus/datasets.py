@@ -64,9 +64,7 @@ def a_loop_over_a_dataset(make: Make) -> Any:
 def a_captured_dataset(make: Make) -> Any:
     """The dataset is a closure's, and is reduced."""
     dataset = batches()
-    f = make(
-        tf.function(lambda start: dataset.reduce(start, lambda total, pair: total + tf.reduce_sum(pair[0])))
-    )
+    f = make.traced(lambda start: dataset.reduce(start, lambda total, pair: total + tf.reduce_sum(pair[0])))
     return f(tf.constant(0.0)), f(tf.constant(5.0))
 
 

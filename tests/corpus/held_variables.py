@@ -8,13 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.corpus.program import Make
-
-X = tf.constant([[3.0, 4.0], [0.5, -1.0]])
-
-
-def weights() -> tf.Variable:
-    """A small matrix."""
-    return tf.Variable([[1.0, 2.0], [-0.5, 0.25]])
+from tests.corpus.shared_state import X, weights
 
 
 def one_by_one() -> tf.data.Options:
@@ -369,13 +363,6 @@ def identities_that_stay(make: Make) -> Any:
     kept = {reference: "kept"}
     f = make.traced(lambda x: w.assign_add(x))
     f(tf.constant([1.0, 1.0]))
-    return (
-        kept[w.ref()],
-        reference.deref() is w,
-        w.name == name,
-        id(w) == number,
-        w.shape.as_list(),
-        w.trainable,
-        w.dtype.name,
-        [v is w for v in f.get_concrete_function(tf.TensorSpec([2])).variables],
-    )
+    same = reference.deref() is w, w.name == name, id(w) == number
+    captured = f.get_concrete_function(tf.TensorSpec([2])).variables
+    return kept[w.ref()], same, w.shape.as_list(), w.trainable, w.dtype.name, [v is w for v in captured]

@@ -128,12 +128,9 @@ def saved_and_loaded_in_every_format(make: Make) -> Any:
     again = compiled("adam")
     again.load_weights(make.folder / "model.weights.h5")
     exported = tf.saved_model.load(str(make.folder / "exported"))
-    return (
-        state(model),
-        keras.models.load_model(make.folder / "model.keras").predict(X, verbose=0),
-        again.predict(X, verbose=0),
-        exported.serve(X),
-    )
+    loaded = keras.models.load_model(make.folder / "model.keras")
+    answers = [one.predict(X, verbose=0) for one in (loaded, again)]
+    return state(model), answers, exported.serve(X)
 
 
 def an_exported_model_is_loaded_and_placed(make: Make) -> Any:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tests.corpus.order import TIMES, calls, late
 from tests.corpus.program import Make
+from tests.corpus.shared_state import written_summaries
 
 
 def prints_on_both_sides(make: Make) -> Any:
@@ -223,12 +224,7 @@ def summaries_on_both_sides(make: Make) -> Any:
     for i in range(20):
         outer(tf.constant(i, tf.int64))
     writer.close()
-    (file,) = (make.folder / "logs").iterdir()
-    return [
-        (event.step, value.tag, tf.make_ndarray(value.tensor))
-        for event in tf.compat.v1.train.summary_iterator(str(file))
-        for value in event.summary.value
-    ]
+    return written_summaries(make.folder / "logs")
 
 
 def an_array_of_what_is_read(make: Make) -> Any:

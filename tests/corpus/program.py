@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 TOPICS = (
-    *("keras_layers", "keras_models", "recurrent", "composites", "strings_and_tables", "datasets"),
+    *("keras_layers", "keras_models", "composites", "strings_and_tables", "datasets"),
     *("control_flow", "randomness", "effects", "gradients", "surroundings", "python_objects", "order"),
     *("order_of_effects", "held_variables", "shared_state", "keras_recompiled", "methods", "traces"),
 )

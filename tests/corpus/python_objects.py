@@ -23,14 +23,9 @@ def arguments_of_every_kind(make: Make) -> Any:
         return {"y": y, "more": tuple(more.values()), "nothing": None}
 
     x = tf.constant([1.0, 2.0])
-    return (
-        f(x),
-        f(x, 3.0),
-        f(x, tf.constant(4.0), 1.0, flag=True),
-        f(x, extra={"a": [tf.constant(1.0), None]}, z=tf.constant(9)),
-        f(x.numpy().tolist()),
-        f(x.numpy()),
-    )
+    results = [f(x), f(x, 3.0), f(x, tf.constant(4.0), 1.0, flag=True)]
+    results += [f(x, extra={"a": [tf.constant(1.0), None]}, z=tf.constant(9))]
+    return results, f(x.numpy().tolist()), f(x.numpy())
 
 
 def an_input_signature(make: Make) -> Any:
@@ -83,12 +78,8 @@ def bound_methods_and_partials(make: Make) -> Any:
             return self.v * x
 
     counter, x = Counter(), tf.constant(2.0)
-    return (
-        make(counter.add)(x),
-        make(functools.partial(counter.add, factor=3.0))(x),
-        make(counter)(x),
-        counter.v.numpy(),
-    )
+    functions = (counter.add, functools.partial(counter.add, factor=3.0), counter)
+    return [make(function)(x) for function in functions], counter.v.numpy()
 
 
 def variables_made_at_the_first_call(make: Make) -> Any:
@@ -153,14 +144,8 @@ def a_module_that_is_saved(make: Make) -> Any:
     folder = str(make.folder / "model")
     tf.saved_model.save(model, folder, signatures=model.predict)
     loaded = tf.saved_model.load(folder)
-    return (
-        before,
-        loaded.predict(x),
-        loaded.signatures["serving_default"](x=x),
-        loaded.train(x),
-        loaded.predict(x),
-        model.predict(x),
-    )
+    served = loaded.signatures["serving_default"]
+    return before, loaded.predict(x), served(x=x), loaded.train(x), loaded.predict(x), model.predict(x)
 
 
 def several_signatures_of_a_saved_module(make: Make) -> Any:
@@ -243,22 +228,15 @@ def results_of_every_kind(make: Make) -> Any:
 
 def types_of_every_kind(make: Make) -> Any:
     """Integers, halves, doubles, booleans, strings and quantized numbers through one function."""
-    f = make.traced(
-        lambda i, h, d, b, s: (
-            tf.bitwise.bitwise_xor(i, i + 1),
-            tf.cast(h * 2, tf.float64) + d,
-            tf.logical_not(b),
-            tf.strings.join([s, s]),
-            tf.cast(h, tf.bfloat16) * tf.cast(2.0, tf.bfloat16),
-        )
-    )
-    return f(
-        tf.constant([1, 2], tf.uint8),
-        tf.constant([1.5, 2.5], tf.float16),
-        tf.constant([1.0, 2.0], tf.float64),
-        tf.constant([True, False]),
-        tf.constant(["a", "b"]),
-    )
+
+    @make.traced
+    def f(i, h, d, b, s):
+        numbers = tf.bitwise.bitwise_xor(i, i + 1), tf.cast(h * 2, tf.float64) + d
+        halves = tf.cast(h, tf.bfloat16) * tf.cast(2.0, tf.bfloat16)
+        return numbers, tf.logical_not(b), tf.strings.join([s, s]), halves
+
+    floats = tf.constant([1.5, 2.5], tf.float16), tf.constant([1.0, 2.0], tf.float64)
+    return f(tf.constant([1, 2], tf.uint8), *floats, tf.constant([True, False]), tf.constant(["a", "b"]))
 
 
 def large_constants_and_captured_tensors(make: Make) -> Any:

@@ -26,22 +26,19 @@ def stateless_numbers(make: Make) -> Any:
     @make.traced
     def f(seed):
         split = tf.random.experimental.stateless_split(seed, 2)
-        return tf.random.stateless_normal([3], split[0]), tf.random.stateless_categorical(
-            [[1.0, 2.0]], 4, split[1]
-        )
+        drawn = tf.random.stateless_categorical([[1.0, 2.0]], 4, split[1])
+        return tf.random.stateless_normal([3], split[0]), drawn
 
     return f(tf.constant([1, 2])), f(tf.constant([3, 4]))
 
 
 def shuffles_and_dropout(make: Make) -> Any:
     """A shuffle and a dropout mask, each with a seed."""
-    f = make.traced(
-        lambda x: (
-            tf.random.shuffle(x, seed=3),
-            tf.nn.dropout(x, 0.5, seed=4),
-            tf.random.gamma([2], 1.5, seed=5),
-        )
-    )
+
+    @make.traced
+    def f(x):
+        return tf.random.shuffle(x, seed=3), tf.nn.dropout(x, 0.5, seed=4), tf.random.gamma([2], 1.5, seed=5)
+
     x = tf.range(8.0)
     return f(x), f(x)
 

@@ -5,7 +5,7 @@ import itertools
 import pathlib
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 import tf_placer
-from tests.corpus.observation import observed
 from tests.corpus.program import Make, Program
 from tf_placer.search import methods
 from tf_placer.search.round import Context, Round, evaluated
@@ -55,13 +54,8 @@ def placed(function: Any, folder: pathlib.Path, number: int) -> Any:
     """The function with that number of a program: each is scattered otherwise."""
     if METHOD not in methods.methods():
         methods.register(METHOD, scattered)
-    return tf_placer.auto_place(
-        function,
-        cluster=tf_placer.Cluster.logical(NUM_DEVICES),
-        method=METHOD,
-        seed=number,
-        cache_dir=folder / str(number),
-    )
+    cluster, kept = tf_placer.Cluster.logical(NUM_DEVICES), folder / str(number)
+    return tf_placer.auto_place(function, cluster=cluster, method=METHOD, seed=number, cache_dir=kept)
 
 
 def outcome_of(
@@ -87,3 +81,31 @@ def outcome_of(
         frozenset(str(w.message) for w in caught if issubclass(w.category, tf_placer.RunsAsItIs)),
         tuple(DEVICES_OF_PLANS),
     )
+
+
+def observed(value: Any) -> Any:
+    """Tensors of every kind, variables, arrays and structures of them as lists, tuples, strings and bytes."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return repr(value)
+    if isinstance(value, tf.RaggedTensor):
+        return ["ragged", *(observed(part) for part in (value.flat_values, *value.nested_row_splits))]
+    if isinstance(value, tf.SparseTensor):
+        return ["sparse", observed(value.indices), observed(value.values), observed(value.dense_shape)]
+    if isinstance(value, tf.IndexedSlices):
+        return ["slices", observed(value.indices), observed(value.values)]
+    if isinstance(value, Mapping):
+        return {str(key): observed(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *(observed(part) for part in value)]
+    if isinstance(value, tf.experimental.ExtensionType):
+        parts = tf.nest.flatten(value, expand_composites=True)
+        return [type(value).__name__, *map(observed, parts)]
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        array = np.asarray(value)
+        content = array.tolist() if array.dtype == object else array.tobytes().hex()
+        return [str(array.dtype), list(array.shape), content]
+    if isinstance(value, bytes):  # a scalar of strings
+        return repr(value)
+    raise TypeError(f"a program returned a {type(value).__name__}, which cannot be compared")

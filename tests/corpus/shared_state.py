@@ -1,6 +1,7 @@
 """State that others own, too: checkpoints, averages, optimizers, modules, copies, metrics, datasets of them."""
 
 import copy
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,13 @@ def step_of(make: Callable[[Any], Any], v: tf.Variable, w: tf.Variable) -> Any:
         return tf.reduce_sum(w)
 
     return step
+
+
+def written_summaries(folder: pathlib.Path) -> list[tuple[int, str, np.ndarray]]:
+    """Step, tag and value of each."""
+    (file,) = folder.iterdir()
+    events = tf.compat.v1.train.summary_iterator(str(file))
+    return [(e.step, v.tag, tf.make_ndarray(v.tensor)) for e in events for v in e.summary.value]
 
 
 def a_checkpoint_manager(make: Make) -> Any:
@@ -313,11 +321,8 @@ def metrics_on_both_sides(make: Make) -> Any:
 
 def sparse_and_aggregated_variables(make: Make) -> Any:
     """A variable with an aggregation is updated row by row, inside and outside."""
-    table = tf.Variable(
-        tf.zeros([6, 2]),
-        aggregation=tf.VariableAggregation.SUM,
-        synchronization=tf.VariableSynchronization.ON_WRITE,
-    )
+    on_write = tf.VariableSynchronization.ON_WRITE
+    table = tf.Variable(tf.zeros([6, 2]), aggregation=tf.VariableAggregation.SUM, synchronization=on_write)
 
     @make.traced
     def f(i, rows):
@@ -406,9 +411,4 @@ def summaries_beside_it(make: Make) -> Any:
             tf.summary.scalar("loss", step(X), step=i)
             tf.summary.write("v", v, step=i)
     writer.close()
-    (file,) = (make.folder / "logs").iterdir()
-    return [
-        (event.step, value.tag, tf.make_ndarray(value.tensor))
-        for event in tf.compat.v1.train.summary_iterator(str(file))
-        for value in event.summary.value
-    ]
+    return written_summaries(make.folder / "logs")

@@ -14,12 +14,8 @@ def strings_in_and_out(make: Make) -> Any:
     @make.traced
     def f(words):
         joined = tf.strings.join([words, "!"])
-        return (
-            joined,
-            tf.strings.length(joined),
-            tf.strings.regex_replace(words, "a", "o"),
-            tf.strings.upper(words),
-        )
+        replaced = tf.strings.regex_replace(words, "a", "o")
+        return joined, tf.strings.length(joined), replaced, tf.strings.upper(words)
 
     return f(tf.constant(["cat", "hat"])), f(tf.constant(["banana", ""]))
 

@@ -117,21 +117,12 @@ def many_signatures(make: Make) -> Any:
 def calls_that_are_wrong(make: Make) -> Any:
     """Wrong shapes, types, numbers and names of arguments are the same errors, and harm nothing."""
     w = tf.Variable([[1.0], [2.0]])
-    f = make(
-        lambda x, scale=1.0: x @ w * scale, input_signature=[tf.TensorSpec([None, 2]), tf.TensorSpec([])]
-    )
+    signature = [tf.TensorSpec([None, 2]), tf.TensorSpec([])]
+    f = make(lambda x, scale=1.0: x @ w * scale, input_signature=signature)
     g = make.traced(lambda x: x @ w)
-    wrong = [
-        lambda: f(tf.ones([2, 3])),
-        lambda: f(tf.constant("text")),
-        lambda: f(),
-        lambda: f(X, 1.0, 2.0),
-        lambda: f(X, factor=2.0),
-        lambda: g(tf.ones([2, 3])),
-        lambda: g(tf.constant([[1, 2]])),
-        lambda: g(object()),
-        lambda: g.get_concrete_function(X)(X[:1]),
-    ]
+    wrong = [lambda: f(tf.ones([2, 3])), lambda: f(tf.constant("text")), lambda: f(), lambda: f(X, 1.0, 2.0)]
+    wrong += [lambda: f(X, factor=2.0), lambda: g(tf.ones([2, 3])), lambda: g(tf.constant([[1, 2]]))]
+    wrong += [lambda: g(object()), lambda: g.get_concrete_function(X)(X[:1])]
     before = [raised(call) for call in wrong]
     results = f(X), f(X, scale=2.0), g(X)
     return before, results, [raised(call) for call in wrong], g(X)
@@ -351,13 +342,8 @@ def in_functions_of_higher_order(make: Make) -> Any:
     w = tf.Variable([[1.0, 0.5], [-0.5, 0.25]])
     f = make.traced(lambda row: tf.tanh(tf.linalg.matvec(w, row)))
     g = make.traced(lambda state, row: state * 0.5 + tf.linalg.matvec(w, row))
-    return (
-        tf.map_fn(f, X),
-        tf.scan(g, X),
-        tf.vectorized_map(f, X),
-        tf.while_loop(lambda i, _: i < 3, lambda i, state: (i + 1, f(state)), [tf.constant(0), X[0]]),
-        tf.foldl(g, X),
-    )
+    looped = tf.while_loop(lambda i, _: i < 3, lambda i, state: (i + 1, f(state)), [tf.constant(0), X[0]])
+    return tf.map_fn(f, X), tf.scan(g, X), tf.vectorized_map(f, X), looped, tf.foldl(g, X)
 
 
 def gradients_by_name(make: Make) -> Any:

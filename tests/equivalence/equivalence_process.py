@@ -14,11 +14,11 @@ import sys
 
 import numpy as np
 
-from tests.equivalence.effects import functions_of, library_of
 from tests.equivalence.operations import OPERATIONS, program_of_seed
 from tests.equivalence.pairs import Way, check_item, check_pair, item_of, problem_of, random_row, subject_of
 from tests.equivalence.programs import Program, to_text
 from tests.equivalence.shrinking import smallest_program, smallest_row
+from tests.equivalence.structure import functions_of, library_of
 from tests.logical_devices import exact_mode
 from tf_placer.graph.item import Item
 from tf_placer.problem.problem import Problem

@@ -77,9 +77,8 @@ class _Worker:
         if self._process is None:
             self._start()
             limit_s += START_S
-        assert (
-            self._process is not None and self._process.stdin is not None and self._process.stdout is not None
-        )
+        assert self._process is not None and self._process.stdin is not None
+        assert self._process.stdout is not None
         self._log.seek(0)
         self._log.truncate()
         self._process.stdin.write(f"{kind} {seed}\n")
@@ -97,15 +96,10 @@ class _Worker:
         return {"status": None, "stderr": f"{why}: {self._log.read()[-2000:]}", "left": [], "what": "?"}
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.worker", str(self._folder / "good")],
-            cwd=REPOSITORY,
-            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        command = [sys.executable, "-m", "tests.fuzz.worker", str(self._folder / "good")]
+        env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "2"}
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+        self._process = subprocess.Popen(command, cwd=REPOSITORY, env=env, **streams, text=True)
 
     def close(self) -> None:
         """Ends the process."""

@@ -6,9 +6,8 @@ import shutil
 
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tests.fuzz.attribute_mutations import DTYPES, damage_shape
-from tests.fuzz.byte_mutations import damaged
-from tests.fuzz.graph_mutations import NAMES, damage_graph
+from tests.fuzz.graph_mutations import DTYPES, NAMES, damage_graph, damage_shape
+from tests.fuzz.text_mutations import damaged
 
 
 def damage_saved_model(folder: pathlib.Path, rng: random.Random) -> str:

@@ -24,9 +24,8 @@ def damage_plan(text: str, rng: random.Random) -> tuple[str, str]:
     elif how == 3:
         decided[op] = _json_value(rng)
     elif how == 4:
-        decided[op] = rng.choice(
-            (*decided.values(), "GPU:0", "/device:GPU:99", "", "ü", "\ud800", 2**31, -(2**31))
-        )
+        others = ("GPU:0", "/device:GPU:99", "", "ü", "\ud800", 2**31, -(2**31))
+        decided[op] = rng.choice((*decided.values(), *others))
     elif how == 5:
         decided[rng.choice(("", "more", "\ud800", op.upper()))] = decided[op]
     elif how == 6:
@@ -35,14 +34,12 @@ def damage_plan(text: str, rng: random.Random) -> tuple[str, str]:
     elif how == 7:
         plan = rng.choice((decided, [plan], _json_value(rng)))
     elif how == 8:
-        return text.replace(
-            '"schema_version": 2', f'"schema_version": {"9" * rng.choice((1, 5000))}'
-        ), "a number"
+        version = f'"schema_version": {"9" * rng.choice((1, 5000))}'
+        return text.replace('"schema_version": 2', version), "a number"
     else:
         depth = rng.choice(DEPTHS)
-        return text.replace(
-            '"devices": ', f'"deep": {"[" * depth}{"]" * depth}, "devices": '
-        ), f"{depth} brackets"
+        deep = f'"deep": {"[" * depth}{"]" * depth}, "devices": '
+        return text.replace('"devices": ', deep), f"{depth} brackets"
     return json.dumps(plan), f"change {how} of {key!r}, {op!r}"
 
 
@@ -77,14 +74,11 @@ def damage_cluster(text: str, rng: random.Random) -> tuple[str, str]:
     if how == 4:
         del lines[number]
     elif how == 5:
-        lines[number] = lines[number].replace(
-            key, rng.choice((f"{key}s", "ü", '""', "channel", "type", "model", "name"))
-        )
+        other = rng.choice((f"{key}s", "ü", '""', "channel", "type", "model", "name"))
+        lines[number] = lines[number].replace(key, other)
     elif how == 6:
-        lines.insert(
-            rng.randrange(len(lines)),
-            rng.choice(("[[device]]", "[[link]]", "[device]", "[[", "]", "x", "\0")),
-        )
+        place = rng.randrange(len(lines))
+        lines.insert(place, rng.choice(("[[device]]", "[[link]]", "[device]", "[[", "]", "x", "\0")))
     elif how == 7:
         depth = rng.choice(DEPTHS)
         lines[number] = f"{key} = {'[' * depth}{']' * depth}"
@@ -92,3 +86,45 @@ def damage_cluster(text: str, rng: random.Random) -> tuple[str, str]:
         begin, end = sorted(rng.sample(range(len(lines) + 1), 2))
         lines[begin:end] = lines[begin:end] * rng.choice((0, 2, 30))
     return "\n".join(lines), f"change {how} of line {number}: {key}"
+
+
+def damaged(data: bytes, rng: random.Random) -> tuple[bytes, str]:
+    """A damaged copy, and what was done to it."""
+    change = rng.choice((_flip, _truncate, _cut, _repeat, _overwrite, _insert))
+    return change(data, rng), change.__name__.strip("_")
+
+
+def _flip(data: bytes, rng: random.Random) -> bytes:
+    changed = bytearray(data or b"\0")
+    for _ in range(rng.choice((1, 1, 2, 8, 64))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _truncate(data: bytes, rng: random.Random) -> bytes:
+    return data[: rng.randrange(len(data) + 1)]
+
+
+def _cut(data: bytes, rng: random.Random) -> bytes:
+    begin, end = _span(data, rng)
+    return data[:begin] + data[end:]
+
+
+def _repeat(data: bytes, rng: random.Random) -> bytes:
+    begin, end = _span(data, rng)
+    return data[:end] + data[begin:end] + data[end:]
+
+
+def _overwrite(data: bytes, rng: random.Random) -> bytes:
+    begin, end = _span(data, rng)
+    return data[:begin] + bytes([rng.choice((0, 0xFF, 0x80))]) * (end - begin) + data[end:]
+
+
+def _insert(data: bytes, rng: random.Random) -> bytes:
+    begin, _ = _span(data, rng)
+    return data[:begin] + rng.randbytes(rng.randrange(1, 64)) + data[begin:]
+
+
+def _span(data: bytes, rng: random.Random) -> tuple[int, int]:
+    begin = rng.randrange(len(data) + 1)
+    return begin, min(len(data), begin + rng.choice((1, 4, 16, 256)))

@@ -15,8 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from tests.fuzz.cases import make_case
-from tests.fuzz.originals import make_originals, plan_problem
+from tests.fuzz.cases import make_case, make_originals, plan_problem
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.problem.placement import Placement

@@ -30,18 +30,9 @@ CELLS = {
 }  # fmt: skip
 FILLED = Filled(ROW, 10, 5, 0.5, CELLS, reference="single", reference_s=1.0)
 STUDY = Study(
-    name="try",
-    title="Try",
-    about="A try.",
-    evaluations=20,
-    cap_s=60.0,
-    seeds=(100, 101),
-    window=8,
-    rows=(ROW,),
-    candidates=tuple(Candidate(name, name) for name in CELLS),
-    quick_evaluations=10,
-    quick_seeds=1,
-)
+    name="try", title="Try", about="A try.", evaluations=20, cap_s=60.0, seeds=(100, 101), window=8, rows=(ROW,),
+    candidates=tuple(Candidate(name, name) for name in CELLS), quick_evaluations=10, quick_seeds=1,
+)  # fmt: skip
 
 PAPER_ROW = Row(
     "dense_small", "k40x2", published={"GPU": math.inf, "Expert": 3.0, "RL": 2.0, "Scotch": 9.0, "New": 1.5}
@@ -53,15 +44,9 @@ PAPER_CELLS = {
     "list_schedule": (Cell(NOT_RUN, message="no library; install it"),),
 }
 PAPER = Study(
-    name="try",
-    title="Try",
-    source="a paper",
-    evaluations=20,
-    cap_s=60.0,
-    seeds=(0, 1, 2),
-    rows=(PAPER_ROW,),
+    name="try", title="Try", source="a paper", evaluations=20, cap_s=60.0, seeds=(0, 1, 2), rows=(PAPER_ROW,),
     candidates=tuple(Candidate(name, name) for name in PAPER_CELLS),
     published_as={"one_accelerator": "GPU", "single": "Expert", "random": "RL", "list_schedule": "Scotch"},
-)
+)  # fmt: skip
 # random: mean 3, spread 1; local search fits with one of two seeds and was capped there
 PAPER_FILLED = Filled(PAPER_ROW, 10, 5, 1.0, PAPER_CELLS, one_accelerator_s=2.5)

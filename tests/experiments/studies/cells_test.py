@@ -95,9 +95,8 @@ def test_a_cell_is_what_search_finds_and_is_searched_once(table, searched, tmp_p
     # single once, random with each seed, in both rows
     assert searched == [("single", 0), ("random", 0), ("random", 1)] * 2
     assert first[0].cells["random"][1].evaluations == 20
-    assert first[0].best_known_s == min(
-        cell.runtime_s for of_one in first[0].cells.values() for cell in of_one
-    )
+    cells = [cell for of_one in first[0].cells.values() for cell in of_one]
+    assert first[0].best_known_s == min(cell.runtime_s for cell in cells)
     assert first[0].bound_s <= first[0].best_known_s <= first[0].one_accelerator_s
     assert repr(list(rows_of(table, tmp_path))) == repr(first)
     assert len(searched) == 6
@@ -211,15 +210,9 @@ def test_what_is_kept_is_read_for_the_same_search_and_no_other(tmp_path):
     # Not ==: what is not known is equal to nothing.
     assert repr(read_kept(path, made())) == repr(CELL)
     assert [one.name for one in tmp_path.iterdir()] == ["cell.json"]
-    placements = {"placements": 3}
-    for other in (
-        {"seed": 1},
-        {"evaluations": 21},
-        {"cap_s": 61.0},
-        {"config": placements},
-        {"method": "single"},
-    ):
-        assert read_kept(path, made(**other)) is None
+    others = {"seed": 1, "evaluations": 21, "cap_s": 61.0, "config": {"placements": 3}, "method": "single"}
+    for name, value in others.items():
+        assert read_kept(path, made(**{name: value})) is None
     # The version of the network is part of it.
     assert made()["versions"]
     assert read_kept(path, {**made(), "versions": {}}) is None
@@ -231,9 +224,8 @@ def test_what_is_kept_is_read_for_the_same_search_and_no_other(tmp_path):
 
 def test_weights_are_known_by_what_is_in_them(tmp_path):
     path = tmp_path / "weights.npz"
-    of_file = [
-        made(method="go", config={"weights": str(path)})["weights"] for text in "ab" if path.write_text(text)
-    ]
+    go = {"method": "go", "config": {"weights": str(path)}}
+    of_file = [made(**go)["weights"] for text in "ab" if path.write_text(text)]
     assert of_file[0] != of_file[1]
     # Those that ship are each method's own.
     shipped = {name: made(method=name)["weights"] for name in ("go", "go_zero_shot", "learned_list")}
@@ -294,13 +286,11 @@ def test_a_search_that_is_watched_is_the_search():
 
 def test_points_are_as_far_apart_as_can_be_and_means_count_what_ran():
     nan = math.nan
-    history = [
-        HistoryEntry(10, 1.0, nan, nan, failed=10),
-        HistoryEntry(20, 2.0, 4.0, 5.0, failed=5),
-        HistoryEntry(30, 3.0, 3.0, 8.0, failed=0),
-        HistoryEntry(40, 4.0, 3.0, 6.0, failed=0),
-        HistoryEntry(45, 5.0, 2.0, 2.0, failed=4),
-    ]
+    entries = [
+        (10, 1.0, nan, nan, 10), (20, 2.0, 4.0, 5.0, 5), (30, 3.0, 3.0, 8.0, 0), (40, 4.0, 3.0, 6.0, 0),
+        (45, 5.0, 2.0, 2.0, 4),
+    ]  # fmt: skip
+    history = [HistoryEntry(*numbers, failed=failed) for *numbers, failed in entries]
     # A point at each 22.5 of 45: after the third round, and the end. (5 * 5 + 10 * 8) / 15; (10 * 6 + 1 * 2) / 11
     assert curve_of(history, 2) == [Point(30, 3.0, 3.0, 7.0), Point(45, 5.0, 2.0, 62 / 11)]
     assert [point.evaluations for point in curve_of(history, 100)] == [10, 20, 30, 40, 45]

@@ -47,23 +47,17 @@ def test_what_a_variable_is_given_takes_the_place_of_its_value():
 
 
 def test_a_copy_lives_from_its_arrival_until_its_last_reader_has_ended():
-    trace = traced(
-        {"early": [(5, 7), (6, -7)], "late": [(25, 50), (30, -50)], "later": [(41, 60), (45, -60)]}
-    )
+    early, late, later = [(5, 7), (6, -7)], [(25, 50), (30, -50)], [(41, 60), (45, -60)]
+    trace = traced({"early": early, "late": late, "later": later})
     arrivals = trace.step_stats.dev_stats.add(device=WORKER)
-    label = (
-        f"[1KB] [1Gb/s] edge_12_made_there/MatMul from /job:worker/replica:0/task:1/device:CPU:0 to {WORKER}"
-    )
-    copy = arrivals.node_stats.add(
-        node_name="RecvTensor", timeline_label=label, all_start_micros=1, all_end_rel_micros=9
-    )
+    copy = arrivals.node_stats.add(node_name="RecvTensor", all_start_micros=1, all_end_rel_micros=9)
+    sender = "/job:worker/replica:0/task:1/device:CPU:0"
+    copy.timeline_label = f"[1KB] [1Gb/s] edge_12_made_there/MatMul from {sender} to {WORKER}"
     copy.output.add().tensor_description.allocation_description.requested_bytes = 1000
-    for node in trace.step_stats.dev_stats[0].node_stats:
-        node.all_start_micros, node.all_end_rel_micros = {
-            "early": (5, 1),
-            "late": (25, 15),
-            "later": (41, 4),
-        }[node.node_name]
+    for node, times in zip(
+        trace.step_stats.dev_stats[0].node_stats, ((5, 1), (25, 15), (41, 4)), strict=True
+    ):
+        node.all_start_micros, node.all_end_rel_micros = times
     assert traced_peak_bytes(trace, {"made_there/MatMul": ["early", "late"]})[WORKER] == 1050
     assert traced_peak_bytes(trace, {"made_there/MatMul": ["later"]})[WORKER] == 1060
 

@@ -62,9 +62,8 @@ def test_a_cpu_runs_the_newest_op_first_where_tensorflow_answers_or_the_file_say
     assert not _read(tmp_path, _GOOD).newest_first().any()
     said = _GOOD.replace("streams = 3", "streams = 3\nnewest_first = true")
     assert _read(tmp_path, said).newest_first().tolist() == [False, True]
-    live = said.replace("newest_first = true", 'address = "h:1"').replace(
-        "streams = 1", 'streams = 1\naddress = "h:1"'
-    )
+    live = said.replace("newest_first = true", 'address = "h:1"')
+    live = live.replace("streams = 1", 'streams = 1\naddress = "h:1"')
     assert _read(tmp_path, live).newest_first().tolist() == [False, True]
     (tmp_path / "again.toml").write_text(_read(tmp_path, said).to_toml())
     assert Cluster.from_file(tmp_path / "again.toml").newest_first().tolist() == [False, True]
@@ -152,13 +151,9 @@ _TABLE = re.compile(r"\[+(?P<table>[\w.]+)\]+\s*(?:#(?P<comment>.*))?")
 _NUMBER = re.compile(r"(?P<key>\w+)\s*=\s*(?P<value>[-+.\d][-+.\w]*)\s*(?:#(?P<comment>.*))?")
 
 # One comment for many tables, by key and value; each stands in a comment line of its own.
-SHARED_SOURCES = {
-    (
-        "streams",
-        "1",
-    ): "#   streams             1 for a GPU: TensorFlow runs all ops of a GPU on one compute stream",
-    ("streams", "2"): "# Host CPUs run two ops at once, each on half of the cores: estimate of how far",
-}
+OF_GPUS = "#   streams             1 for a GPU: TensorFlow runs all ops of a GPU on one compute stream"
+OF_CPUS = "# Host CPUs run two ops at once, each on half of the cores: estimate of how far"
+SHARED_SOURCES = {("streams", "1"): OF_GPUS, ("streams", "2"): OF_CPUS}
 # What the comment on a table's own line says where it is the source of all numbers below.
 WHOLE_TABLE = re.compile(r"'s numbers\b|\bestimate\b")
 
@@ -235,11 +230,8 @@ def test_a_preset_begins_with_the_machine_it_describes(name):
         ("[[link]]\nlatency_ns = 5  #", ["latency_ns"]),
         # The shared comment must be in the file.
         ("[device.x]\nstreams = 1", ["streams"]),
-        ("# Host CPUs run two ops at once, each on half of the cores: estimate of how far\nstreams = 2", []),
-        (
-            "# Host CPUs run two ops at once, each on half of the cores: estimate of how far\nstreams = 3",
-            ["streams"],
-        ),
+        (f"{OF_CPUS}\nstreams = 2", []),
+        (f"{OF_CPUS}\nstreams = 3", ["streams"]),
         ('[device.x]\ntype = "GPU"', []),
     ],
 )
@@ -279,10 +271,6 @@ def test_gpus_run_one_op_at_a_time_and_cpus_two():
     assert {(device["type"], device["streams"]) for device in devices.values()} == {("GPU", 1), ("CPU", 2)}
 
 
-def _local_cluster(cores: int | None = None) -> Cluster:
-    return Cluster.local(cores or len(os.sched_getaffinity(0)))
-
-
 def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
     file = tmp_path / "deep" / "cluster.toml"
     first = Cluster.local(kept_in=file)
@@ -299,12 +287,11 @@ def test_a_kept_cluster_is_the_same_for_a_later_process(monkeypatch, tmp_path):
 
 
 def test_one_device_per_core_and_a_link_each_way():
-    cluster = _local_cluster()
     cores = len(os.sched_getaffinity(0))
+    cluster = Cluster.local(cores)
     assert cluster.kind == "local"
-    assert [device.name for device in cluster.devices] == [
-        f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(cores)
-    ]
+    names = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(cores)]
+    assert [device.name for device in cluster.devices] == names
     pairs = {(link.source, link.target) for link in cluster.links}
     assert pairs == {(a, b) for a in range(cores) for b in range(cores) if a != b}
     assert len({link.channel for link in cluster.links}) == len(cluster.links)
@@ -322,20 +309,19 @@ def test_a_number_of_cores_that_is_not_there_is_refused(cores):
 
 
 def test_gpus_come_before_the_host_cpu(monkeypatch):
+    core = {"peak_flops": 1e11, "memory_bytes_per_s": 1e10}
     gpu = {
-        "memory_bytes": 1 << 34,
         "peak_flops": 1.234e13,
         "memory_bytes_per_s": 9.87e11,
+        "memory_bytes": 1 << 34,
         "model": "Tesla T9",
     }
-    core = {"peak_flops": 1e11, "memory_bytes_per_s": 1e10}
     probed = {"devices": [gpu, gpu], "core": core}
     monkeypatch.setattr("tf_placer.cluster.cluster._run_probe", lambda kind, *_: probed[kind])
     monkeypatch.setattr("glob.glob", lambda pattern: ["/dev/nvidia0", "/dev/nvidia1"])
     cluster = Cluster.local()
-    assert [device.name for device in cluster.devices] == [
-        f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")
-    ]
+    names = [f"/job:worker/replica:0/task:0/device:{name}" for name in ("GPU:0", "GPU:1", "CPU:0")]
+    assert [device.name for device in cluster.devices] == names
     assert cluster.devices[0].peak_flops == 1.5e13  # 1.234e13 / 0.83, two digits
     assert cluster.devices[0].model == "local_tesla_t9"
     assert cluster.devices[2].streams == len(os.sched_getaffinity(0))

@@ -142,10 +142,8 @@ def test_fingerprint_depends_on_every_number_and_not_on_the_name():
 
 def test_logical_devices_are_this_process_cpus():
     cluster = Cluster.logical(3)
-    assert [d.name for d in cluster.devices] == [
-        f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3)
-    ]
-    assert cluster.kind == "logical"
+    names = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3)]
+    assert [d.name for d in cluster.devices] == names and cluster.kind == "logical"
 
 
 def test_unknown_preset_names_the_nearest():
@@ -197,11 +195,8 @@ def test_what_is_refused_says_how_it_was_given(word, message):
 
 
 def test_auto_place_takes_the_words_of_the_command_line(tmp_path):
-    servers = (
-        tf_placer.Cluster.preset("p100x1").to_toml().replace('type = "', 'address = "127.0.0.1:1"\ntype = "')
-    )
-    file = tmp_path / "servers.toml"
-    file.write_text(servers)
+    file, text = tmp_path / "servers.toml", tf_placer.Cluster.preset("p100x1").to_toml()
+    file.write_text(text.replace('type = "', 'address = "127.0.0.1:1"\ntype = "'))
     assert AutoPlaceConfig(cluster="local:1").chosen_cluster().num_devices == 1
     assert AutoPlaceConfig(cluster=str(file)).chosen_cluster().kind == "remote"
 
@@ -215,11 +210,8 @@ def test_auto_place_probes_nothing_before_its_first_call(monkeypatch):
 def test_a_limit_caps_one_device_and_leaves_the_rest():
     cluster = tf_placer.Cluster.preset("p100x2")
     limited = cluster.with_memory_limit({"GPU:1": "10GB", "/device:CPU:0": 4096})
-    assert [device.memory_bytes for device in limited.devices] == [
-        cluster.devices[0].memory_bytes,
-        10 * 10**9,
-        4096,
-    ]
+    expected = [cluster.devices[0].memory_bytes, 10 * 10**9, 4096]
+    assert [device.memory_bytes for device in limited.devices] == expected
     assert limited.links == cluster.links
     assert limited.fingerprint() != cluster.fingerprint()
     assert cluster.with_memory_limit({}) == cluster

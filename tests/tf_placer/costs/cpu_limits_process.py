@@ -68,12 +68,10 @@ class _Layout:
             "strides": self.each(1), "padding": "SAME", "data_format": self.format, "dilations": self.each(dilation),
             "input": self.tensor(), "input_sizes": self.shape(),
         }  # fmt: skip
-        of_kernel = {
-            "filter": values(*filter_shape),
-            "filter_sizes": filter_shape,
-            "out_backprop": self.tensor(),
-        }
-        dense = self.calls(CONVOLUTIONS[self.dimensions], **attributes, **of_kernel)
+        of_kernel = {"filter": values(*filter_shape), "filter_sizes": filter_shape}
+        dense = self.calls(
+            CONVOLUTIONS[self.dimensions], **attributes, **of_kernel, out_backprop=self.tensor()
+        )
         if self.dimensions == 3 or groups > 1:
             return dense
         of_kernel = {
@@ -94,20 +92,15 @@ class _Layout:
         second = self.calls([f"{names[0]}GradGrad"], **attributes, grad=x)
         if self.dimensions == 3:
             return first | second
-        return (
-            first
-            | second
-            | self.calls(["MaxPoolV2", "MaxPoolGradV2"], **attributes, grad=y)
-            | self.calls(["MaxPoolGradGradV2"], **attributes, grad=x)
-        )
+        third = self.calls(["MaxPoolV2", "MaxPoolGradV2"], **attributes, grad=y)
+        return first | second | third | self.calls(["MaxPoolGradGradV2"], **attributes, grad=x)
 
     def paired(self) -> dict[str, Callable[[], object]]:
         """The gradient of a pool that runs next to it."""
         x, window = self.tensor(), self.each(2)
         attributes = {"ksize": window, "strides": window, "padding": "SAME", "data_format": self.format}
-        pool, gradient = (
-            (raw.MaxPool3D, raw.MaxPool3DGrad) if self.dimensions == 3 else (raw.MaxPool, raw.MaxPoolGrad)
-        )
+        three = self.dimensions == 3
+        pool, gradient = (raw.MaxPool3D, raw.MaxPool3DGrad) if three else (raw.MaxPool, raw.MaxPoolGrad)
 
         def build() -> tf.Tensor:
             y = pool(input=x, **attributes)
@@ -123,9 +116,8 @@ class _Layout:
         weights = values(3, 3, CHANNELS, CHANNELS)
         convolution = {"filter": weights, "strides": self.each(1), "padding": "SAME", "data_format": channels}
         others = {"value": x, "bias": values(CHANNELS), "block_size": 2, "data_format": self.format}
-        return self.calls(["Conv"], input=x, **convolution) | self.calls(
-            ["DepthToSpace", "SpaceToDepth", "BiasAdd"], input=x, **others
-        )
+        calls = self.calls(["DepthToSpace", "SpaceToDepth", "BiasAdd"], input=x, **others)
+        return self.calls(["Conv"], input=x, **convolution) | calls
 
     def normalization(self, is_training: bool) -> dict[str, Callable[[], object]]:
         x, one = self.tensor(), values(CHANNELS)
@@ -143,12 +135,11 @@ def cases() -> dict[str, Callable[[], object]]:
     for dimensions in (2, 3):
         for first in (False, True):
             layout = _Layout(first, dimensions)
-            for what, builds in (
-                ("", {**layout.convolutions(), **layout.pools(), **layout.others()}),
-                (" paired", layout.paired()),
-                (" training", layout.normalization(True)),
-                (" inference", layout.normalization(False)),
-            ):
+            plain = layout.convolutions() | layout.pools() | layout.others()
+            normalized = {
+                f" {what}": layout.normalization(what == "training") for what in ("training", "inference")
+            }
+            for what, builds in {"": plain, " paired": layout.paired(), **normalized}.items():
                 found.update({f"{name} {layout.format}{what}": build for name, build in builds.items()})
         last = _Layout(False, dimensions)
         found.update({f"{name} dilated": build for name, build in last.convolutions(dilation=2).items()})

@@ -9,19 +9,9 @@ import tensorflow as tf
 
 from colocation.op_facts import parse_input
 from tf_placer.cluster.cluster import Cluster
+from tf_placer.graph import size_rules
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import KEPT_BYTES, drawn_value, without_large_constants, without_value
-from tf_placer.graph.size_rules import (
-    AS_INPUT,
-    AS_READ,
-    BOUND,
-    BRANCHES,
-    DERIVED,
-    LIST,
-    LOOP,
-    RAGGED,
-    STRINGS,
-)
 from tf_placer.problem.analytic_problem import analytic_problem
 
 X = tf.reshape(tf.range(18.0), [6, 3])
@@ -70,14 +60,16 @@ def test_known_sizes_are_no_estimates():
 )
 def test_a_bound_follows_from_the_inputs(function, shape):
     assert [found for found, _ in results(function, X)] == [shape]
-    assert rules(function, X) <= {BOUND, DERIVED} and BOUND in rules(function, X)
+    assert rules(function, X) <= {size_rules.BOUND, size_rules.DERIVED} and size_rules.BOUND in rules(
+        function, X
+    )
 
 
 @pytest.mark.parametrize(
     ("function", "shape", "rule"),
     [
-        (lambda x: tf.py_function(lambda y: y, [x], tf.float32) * 2.0, (6, 3), AS_INPUT),
-        (lambda x: tf.cond(x[0, 0] > 0.0, lambda: x[:2], lambda: x), (6, 3), BRANCHES),
+        (lambda x: tf.py_function(lambda y: y, [x], tf.float32) * 2.0, (6, 3), size_rules.AS_INPUT),
+        (lambda x: tf.cond(x[0, 0] > 0.0, lambda: x[:2], lambda: x), (6, 3), size_rules.BRANCHES),
     ],
 )
 def test_what_functions_return(function, shape, rule):
@@ -105,7 +97,7 @@ def test_words_of_strings_and_ragged_rows():
     assert results(lambda words: tf.strings.split(words).values, WORDS)[0][0] == (16,)
     assert results(lambda words: tf.strings.split(words).row_splits, WORDS)[0][0] == (3,)
     assert [shape for shape, _ in results(padded, WORDS)] == [(2, 8)]
-    assert {STRINGS, RAGGED} <= rules(padded, WORDS)
+    assert {size_rules.STRINGS, size_rules.RAGGED} <= rules(padded, WORDS)
 
 
 def test_what_contradicts_an_estimate_counts():
@@ -125,7 +117,7 @@ def growing(x):
 def test_a_loop_that_grows_a_tensor():
     # 6 rows before, 12 after one iteration; what reads it follows.
     assert [shape for shape, _ in results(lambda x: growing(x) @ tf.ones([3, 5]), X)] == [(12, 5)]
-    assert rules(growing, X) == {LOOP, DERIVED}
+    assert rules(growing, X) == {size_rules.LOOP, size_rules.DERIVED}
 
 
 def test_a_list_of_a_loop_that_runs_as_often_as_data_says():
@@ -136,7 +128,7 @@ def test_a_list_of_a_loop_that_runs_as_often_as_data_says():
         return rows.stack()
 
     assert [shape for shape, _ in results(written, X)] == [(6, 3)]  # a batch
-    assert LIST in rules(written, X)
+    assert size_rules.LIST in rules(written, X)
 
 
 def test_a_list_is_as_long_as_it_was_made():
@@ -175,7 +167,7 @@ def test_a_tensor_of_unknown_rank_is_what_its_readers_take(read, shape, result):
 
     found = results(both, tf.constant(b""))
     assert [one for one, _ in found] == [shape, result]
-    assert (AS_READ if shape else AS_INPUT) in rules(both, tf.constant(b""))
+    assert (size_rules.AS_READ if shape else size_rules.AS_INPUT) in rules(both, tf.constant(b""))
 
 
 def test_readers_that_contradict_each_other_leave_the_estimate():
@@ -184,7 +176,7 @@ def test_readers_that_contradict_each_other_leave_the_estimate():
         return parsed, tf.nn.conv2d(parsed, FILTERS, 1, "SAME"), tf.raw_ops.MatMul(a=parsed, b=WEIGHTS)
 
     assert results(read, tf.constant(b""))[0][0] == ()
-    assert AS_READ not in rules(read, tf.constant(b""))
+    assert size_rules.AS_READ not in rules(read, tf.constant(b""))
 
 
 LARGE = KEPT_BYTES // 4 + 1
@@ -243,10 +235,8 @@ def test_an_item_without_values_is_the_same_program():
 class _Allocated(ctypes.Structure):
     """What glibc's ``mallinfo2`` returns."""
 
-    _fields_ = [
-        (name, ctypes.c_size_t)
-        for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks"]
-    ] + [(name, ctypes.c_size_t) for name in ("uordblks", "fordblks", "keepcost")]
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
 
 
 def _allocated_bytes() -> int:

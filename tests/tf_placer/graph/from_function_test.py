@@ -1,5 +1,6 @@
 """Captured variables, stand-ins for arguments, inputs of graphs from elsewhere, and bytes of outputs."""
 
+import functools
 import pathlib
 
 import keras
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 import tf_placer
 from colocation.units import form_units
-from tf_placer.base.arguments import InputError
+from tests.refused import refused
 from tf_placer.graph.item import Item
 from tf_placer.graph.program import tensor_bytes
 from tf_placer.graph.read_function import function_name, program_of_function
@@ -79,9 +80,7 @@ def test_a_tensor_spec_of_every_type():
     ],
 )
 def test_a_spec_that_leaves_something_open_is_named(spec):
-    with pytest.raises(
-        InputError, match=r"example_args\[1\] is .*; give a tensor, or a tf.TensorSpec with every size"
-    ):
+    with refused(r"example_args\[1\] is .*; give a tensor, or a tf.TensorSpec with every size"):
         program_of_function(scaled, tf.zeros([2, 3]), {"scale": tf.zeros([]), "shift": spec})
 
 
@@ -95,12 +94,8 @@ def test_what_tf_function_can_trace_is_traced():
             return x * self.v
 
     layer = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
-    for fn, spec in (
-        (Model().call, tf.TensorSpec([2])),
-        (layer, tf.TensorSpec([5, 3])),
-        (lambda x: x, tf.TensorSpec([])),
-    ):
-        assert program_of_function(fn, spec).feeds[0].shape == tuple(spec.shape)
+    for fn, shape in ((Model().call, (2,)), (layer, (5, 3)), (lambda x: x, ())):
+        assert program_of_function(fn, tf.TensorSpec(shape)).feeds[0].shape == shape
 
 
 def test_names_are_those_that_users_gave():
@@ -109,7 +104,7 @@ def test_names_are_those_that_users_gave():
     )
     assert function_name(scaled) == function_name(concrete) == "scaled"
     assert function_name(keras.Sequential(name="net")) == "net"
-    with pytest.raises(InputError, match="function 'scaled' takes 3 tensors, but example_args hold 1"):
+    with refused("function 'scaled' takes 3 tensors, but example_args hold 1"):
         program_of_function(concrete, tf.zeros([3]))
 
 
@@ -121,11 +116,6 @@ def graph_of(build) -> tf.compat.v1.MetaGraphDef:
     with tf.Graph().as_default():
         build()
         return tf.compat.v1.train.export_meta_graph()
-
-
-def product(shape: tuple[int | None, ...] | None) -> None:
-    x = tf.compat.v1.placeholder(tf.float32, shape, name="x")
-    tf.matmul(x, tf.ones([3, 2]), name="y")
 
 
 @pytest.mark.parametrize("name", ["x", "x:0", "rows"])
@@ -155,26 +145,22 @@ def test_what_was_taken_for_dimensions_of_any_size_is_told():
 
 def test_a_graph_of_any_rank_is_placed_as_large_as_is_said():
     for shape in (None, (None, None)):
-        item = Item.from_meta_graph(
-            graph_of(lambda shape=shape: product(shape)), ["y:0"], input_shapes={"x": [7, 3]}
-        )
+        fed = functools.partial(tf.compat.v1.placeholder, tf.float32, shape, name="x")
+        meta_graph = graph_of(lambda fed=fed: tf.matmul(fed(), tf.ones([3, 2]), name="y"))
+        item = Item.from_meta_graph(meta_graph, ["y:0"], input_shapes={"x": [7, 3]})
         assert [feed.shape for feed in item.feeds] == [(7, 3)]
         assert item.estimated_sizes == {}
 
 
-@pytest.mark.parametrize(("producer", "shape"), [(21, None), (22, ())])
-def test_a_scalar_of_an_old_graph_may_be_of_any_shape(producer, shape):
+def test_a_scalar_of_an_old_graph_may_be_of_any_shape():
     meta_graph = graph_of(lambda: tf.nn.relu(tf.compat.v1.placeholder(tf.float32, (), name="x"), name="y"))
-    meta_graph.graph_def.versions.producer = producer
-    if shape is None:
-        with pytest.raises(
-            InputError, match="input 'x' has unknown rank; say its shape with --input_shape=x:"
-        ):
-            Item.from_meta_graph(meta_graph, ["y:0"])
-        given = {"x": [2, 3]}
-        assert Item.from_meta_graph(meta_graph, ["y:0"], input_shapes=given).feeds[0].shape == (2, 3)
-    else:
-        assert Item.from_meta_graph(meta_graph, ["y:0"]).feeds[0].shape == shape
+    meta_graph.graph_def.versions.producer = 22
+    assert Item.from_meta_graph(meta_graph, ["y:0"]).feeds[0].shape == ()
+    meta_graph.graph_def.versions.producer = 21
+    with refused("input 'x' has unknown rank; say its shape with --input_shape=x:"):
+        Item.from_meta_graph(meta_graph, ["y:0"])
+    item = Item.from_meta_graph(meta_graph, ["y:0"], input_shapes={"x": [2, 3]})
+    assert item.feeds[0].shape == (2, 3)
 
 
 class Rated(tf.Module):
@@ -203,9 +189,7 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def test_an_input_that_a_function_does_not_read_may_be_of_any_rank(rated):
     assert [feed.shape for feed in Item.from_saved_model(rated).feeds] == [(32, 3)]
-    with pytest.raises(
-        InputError, match="input 'rate' has unknown rank; say its shape with --input_shape=rate:"
-    ):
+    with refused("input 'rate' has unknown rank; say its shape with --input_shape=rate:"):
         Item.from_saved_model(rated, "reading")
 
 
@@ -259,7 +243,7 @@ def test_only_what_is_not_known_is_inferred():
     known = {name: specs[name] for name in ("x", "halves", "shape")}
     assert output_specs(graph_def, known) == tuple(specs.values())
     known["halves"] = (OutputSpec.of((3, 4), tf.float32), OutputSpec.of((3, 5), tf.float32))
-    with pytest.raises(InputError, match="flat"):
+    with refused("flat"):
         output_specs(graph_def, known)
     next(node for node in graph_def.node if node.name == "halves").op = "NoSuchOp"  # which nobody looks at
     known["halves"] = specs["halves"]
@@ -273,9 +257,8 @@ def test_empty_graph():
 def test_wrong_graph_is_one_line():
     graph_def = tf.compat.v1.GraphDef()
     graph_def.node.add(name="x", op="NoSuchOp")
-    with pytest.raises(InputError, match=r"TensorFlow does not accept the graph.*NoSuchOp") as error:
+    with refused(r"TensorFlow does not accept the graph.*NoSuchOp"):
         output_specs(graph_def)
-    assert "\n" not in str(error.value)
 
 
 def test_what_batch_normalization_keeps_for_its_gradient_counts_nothing():
@@ -290,5 +273,5 @@ def test_what_batch_normalization_keeps_for_its_gradient_counts_nothing():
 def test_a_tensor_that_no_device_holds():
     with tf.Graph().as_default() as graph:
         tf.fill([2**20, 2**20, 2**20], 0.0, name="filled")
-    with pytest.raises(InputError, match=r"'filled' .* is larger than any device"):
+    with refused(r"'filled' .* is larger than any device"):
         output_specs(graph.as_graph_def())

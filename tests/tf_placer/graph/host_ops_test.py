@@ -1,17 +1,21 @@
-"""What needs the calling process is kept as it is, named, and stays on the host."""
+"""What stays on the host for the calling process, and what a program asks for with ``tf.device``."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
+from tests.refused import refused
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.graph.item import Item
+from tf_placer.graph.program import all_nodes
 from tf_placer.problem.analytic_problem import analytic_problem
+
+ONE, X = tf.constant(1, tf.int64), tf.constant([1.0, 2.0])
 
 
 def table():
@@ -22,14 +26,11 @@ def table():
 
 def iterator():
     rows = iter(tf.data.Dataset.range(3))
-    return tf.function(lambda x: tf.abs(x + next(rows))), (tf.constant(1, tf.int64),)
+    return tf.function(lambda x: tf.abs(x + next(rows))), (ONE,)
 
 
 def iterator_passed():
-    return tf.function(lambda rows, x: tf.abs(x + next(rows))), (
-        iter(tf.data.Dataset.range(3)),
-        tf.constant(1, tf.int64),
-    )
+    return tf.function(lambda rows, x: tf.abs(x + next(rows))), (iter(tf.data.Dataset.range(3)), ONE)
 
 
 def queue():
@@ -39,22 +40,19 @@ def queue():
 
 def dataset():
     data = tf.data.Dataset.range(3)
-    return tf.function(lambda x: tf.abs(x + data.reduce(tf.constant(0, tf.int64), tf.add))), (
-        tf.constant(1, tf.int64),
-    )
+    return tf.function(lambda x: tf.abs(x + data.reduce(tf.constant(0, tf.int64), tf.add))), (ONE,)
 
 
 def dataset_passed():
     function = tf.function(lambda data, x: tf.abs(x + data.reduce(tf.constant(0, tf.int64), tf.add)))
-    return function, (tf.data.Dataset.range(3), tf.constant(1, tf.int64))
+    return function, (tf.data.Dataset.range(3), ONE)
 
 
 def variable_of_a_list():
     empty = tf.raw_ops.EmptyTensorList(element_shape=[2], max_num_elements=3, element_dtype=tf.float32)
     kept = tf.Variable(empty, dtype=tf.variant, name="kept")
-    return tf.function(lambda x: tf.abs(x + tf.raw_ops.TensorListLength(input_handle=kept))), (
-        tf.constant(1),
-    )
+    function = tf.function(lambda x: tf.abs(x + tf.raw_ops.TensorListLength(input_handle=kept)))
+    return function, (tf.constant(1),)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +79,8 @@ def test_it_stays_on_the_host_with_what_reads_it(case, kind, reader, is_anonymou
     problem = analytic_problem(item, Cluster.preset("p100x2"))  # GPUs first
     host = problem.cluster.host
     assert problem.cluster.devices[host].type == "CPU"
-    for op in (
-        capture.node,
-        next(n for n, t in zip(item.index.names, item.index.op_types, strict=True) if t == reader),
-    ):
+    reads = item.index.names[item.index.op_types.index(reader)]
+    for op in (capture.node, reads):
         allowed = problem.allowed[problem.unit_of_op[item.index.id_of_name[op]]]
         assert np.flatnonzero(allowed).tolist() == [host]
     result = problem.unit_of_op[item.index.op_types.index("Abs" if "Abs" in item.index.op_types else "Sin")]
@@ -114,12 +110,8 @@ def test_functions_of_python_stay_on_the_host_wherever_they_are_called(make):
     assert {"EagerPyFunc" if make is tf.py_function else "PyFunc", "While", "If"} <= kinds
     assert "runs a Python function of this process" in item.why_not_standalone
     problem = analytic_problem(item, Cluster.logical(3))
-    for name in item.host_ops:
-        assert problem.allowed[problem.unit_of_op[item.index.id_of_name[name]]].tolist() == [
-            True,
-            False,
-            False,
-        ]
+    units = problem.unit_of_op[[item.index.id_of_name[name] for name in item.host_ops]]
+    assert problem.allowed[units].tolist() == [[True, False, False]] * len(units)
 
 
 def test_prints_are_on_the_host_and_run_anywhere():
@@ -164,11 +156,8 @@ def test_a_cluster_without_a_cpu_is_refused():
     without = dataclasses.replace(cluster, name="gpus", devices=cluster.devices[:2], links=links)
     assert without.host is None
     function, args = iterator()
-    with pytest.raises(
-        InputError, match=r"must stay on the host \(it is an iterator .* 'gpus' has no CPU"
-    ) as error:
+    with refused(r"must stay on the host \(it is an iterator .* 'gpus' has no CPU"):
         analytic_problem(Item.from_function(function, *args), without)
-    assert "\n" not in str(error.value)
 
 
 def test_what_needs_this_process_is_not_timed_on_workers():
@@ -177,9 +166,9 @@ def test_what_needs_this_process_is_not_timed_on_workers():
     cluster = dataclasses.replace(Cluster.logical(2), kind="local")  # live: nothing is started here
     problem = build_problem(item, cluster)  # with estimated costs
     assert problem.guessed_op_types
-    with pytest.raises(InputError, match=r"cannot be profiled: .*\(read by LookupTableFindV2\) is a table"):
+    with refused(r"cannot be profiled: .*\(read by LookupTableFindV2\) is a table"):
         build_problem(item, cluster, costs="profiled")
-    with pytest.raises(InputError, match=r"cannot be timed: .*\(read by LookupTableFindV2\) is a table"):
+    with refused(r"cannot be timed: .*\(read by LookupTableFindV2\) is a table"):
         RuntimeEvaluator(item, problem)
 
 
@@ -188,10 +177,179 @@ def test_an_iterator_is_needed_where_more_is_asked_of_it():
     looped = tf.function(lambda x: tf.while_loop(lambda y: y < 5, lambda y: (y + next(rows) + 1,), [x])[0])
     optional = tf.function(lambda x: tf.cast(rows.get_next_as_optional().has_value(), tf.int64) + x)
     strings = iter(tf.data.Dataset.from_tensor_slices(["a"]))
-    for function in (
-        looped,
-        optional,
-        tf.function(lambda x: tf.strings.length(next(strings)) + tf.cast(x, tf.int32)),
-    ):
-        item = Item.from_function(function, tf.constant(1, tf.int64))
+    lengths = tf.function(lambda x: tf.strings.length(next(strings)) + tf.cast(x, tf.int32))
+    for function in (looped, optional, lengths):
+        item = Item.from_function(function, ONE)
         assert "is an iterator of this process" in item.why_not_standalone
+
+
+def item_of(function: Callable, *args) -> Item:
+    return Item.from_function(tf.function(function), *(args or (X,)))
+
+
+def test_an_op_keeps_what_it_asks_for_and_the_graph_has_no_device():
+    def f(x):
+        with tf.device("/GPU:1"):
+            y = tf.exp(x, name="asks")
+        return tf.tanh(y, name="does_not")
+
+    item = item_of(f)
+    assert item.requested_devices == {"asks": ("/device:GPU:1",)}
+    assert {node.device for node in all_nodes(item.graph_def)} == {""}
+
+
+def test_a_program_that_asks_for_nothing_has_none():
+    assert item_of(lambda x: tf.exp(x)).requested_devices == {}
+
+
+def test_what_is_asked_for_does_not_change_the_fingerprint():
+    def asking(x):
+        with tf.device("/GPU:1"):
+            return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (tf.exp(x),), [x])[0]
+
+    def silent(x):
+        return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (tf.exp(x),), [x])[0]
+
+    assert item_of(asking).requested_devices
+    assert item_of(asking).fingerprint == item_of(silent).fingerprint
+
+
+def test_a_called_function_goes_where_its_call_is_unless_it_asks_itself():
+    @tf.function
+    def innermost(x):
+        return tf.sin(x, name="innermost")
+
+    @tf.function
+    def inner(x):
+        with tf.device("/CPU:0"):
+            x = tf.exp(x, name="asks")
+        with tf.device("/device:CPU:*"):
+            x = tf.math.log1p(x, name="any_cpu")
+        with tf.device("/job:worker"):
+            x = tf.cos(x, name="any_of_a_job")
+        return innermost(tf.tanh(x, name="does_not"))
+
+    def f(x):
+        with tf.device("/GPU:1"):
+            y = inner(x)
+        return inner(y)
+
+    asked = item_of(f).requested_devices
+    first, second = "PartitionedCall/", "PartitionedCall_1/"
+    assert asked[f"{first}asks"] == asked[f"{second}asks"] == ("/device:CPU:0",)
+    assert asked[f"{first}any_cpu"] == ("/device:CPU:1",)  # what it leaves open, the call says
+    assert asked[f"{second}any_cpu"] == ("/device:CPU:*",)
+    assert asked[f"{first}any_of_a_job"] == ("/job:worker/device:GPU:1",)
+    assert asked[f"{first}does_not"] == ("/device:GPU:1",)
+    assert asked[f"{first}PartitionedCall/innermost"] == ("/device:GPU:1",)
+    assert f"{second}does_not" not in asked
+    assert f"{second}PartitionedCall/innermost" not in asked
+
+
+def test_an_op_with_branches_asks_for_what_they_ask_for():
+    def f(x):
+        def asking():
+            with tf.device("/CPU:1"):
+                return tf.exp(x)
+
+        def also_asking():
+            with tf.device("/CPU:2"):
+                return tf.tanh(x)
+
+        return tf.cond(x[0] > 0.0, asking, also_asking)
+
+    item = item_of(f)
+    (branching,) = (node.name for node in item.graph_def.node if node.op.endswith("If"))
+    assert sorted(item.requested_devices[branching]) == ["/device:CPU:1", "/device:CPU:2"]
+    assert {node.device for node in all_nodes(item.graph_def)} == {""}
+
+
+def test_a_loop_asks_for_its_own_device_first():
+    @tf.function
+    def called(x):
+        with tf.device("/CPU:3"):
+            return tf.exp(x)
+
+    def f(x):
+        with tf.device("/CPU:1"):
+            return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (called(x) + 1.0,), [x])[0]
+
+    item = item_of(f)
+    (loop,) = (node.name for node in item.graph_def.node if node.op.endswith("While"))
+    assert item.requested_devices[loop] == ("/device:CPU:1", "/device:CPU:3")
+
+
+def test_where_a_variable_is_is_no_request():
+    with tf.device("/CPU:0"):
+        variable = tf.Variable([1.0, 2.0])
+
+    def f(x):
+        with tf.device("/GPU:0"):
+            y = tf.multiply(x, variable, name="asks")
+            variable.assign_add(y)
+        return y
+
+    item = item_of(f)
+    kinds = {node.name: node.op for node in item.graph_def.node}
+    of_variables = {"VarHandleOp", "ReadVariableOp", "AssignAddVariableOp"}
+    assert of_variables <= {*kinds.values()}
+    assert item.requested_devices["asks"] == ("/device:GPU:0",)
+    assert not {kinds[name] for name in item.requested_devices} & of_variables
+
+
+def test_the_device_of_the_caller_is_no_request():
+    function = tf.function(lambda x: tf.exp(x))
+    with tf.device("/CPU:0"):
+        assert Item.from_function(function, X).requested_devices == {}
+
+
+def test_what_xla_compiles_runs_where_its_call_is():
+    @tf.function(jit_compile=True)
+    def compiled(x):
+        with tf.device("/CPU:0"):
+            return tf.exp(x)
+
+    def f(x):
+        with tf.device("/GPU:0"):
+            y = compiled(x)
+        return compiled(y)
+
+    assert list(item_of(f).requested_devices.values()) == [("/device:GPU:0",)]
+
+
+def test_parts_and_copies_of_an_op_ask_for_what_it_does():
+    def f(x):
+        with tf.device("/GPU:1"):
+            one = tf.constant(1.0, name="one")
+            y, z = tf.identity_n([x, x * 2.0], name="both")
+        return y + one, z * one
+
+    asked = item_of(f).requested_devices
+    assert {"both/0", "both/1", "one", "one/copy"} <= asked.keys()
+    assert set(asked.values()) == {("/device:GPU:1",)}
+
+
+def test_a_graph_from_a_file_asks_too():
+    with tf.Graph().as_default() as graph:
+        with tf.device("/GPU:1"):
+            x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="v", name="v")
+        with tf.device("/CPU:0"):
+            y = tf.add(x, tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read"), name="y")
+    meta_graph = tf.compat.v1.MetaGraphDef(graph_def=graph.as_graph_def())
+    item = Item.from_meta_graph(meta_graph, [y.name])
+    gpu, cpu = ("/device:GPU:1",), ("/device:CPU:0",)
+    assert item.requested_devices == {"x": gpu, "v": gpu, "y": cpu}
+
+
+@pytest.mark.parametrize("text", ["/device:GPU:x", "nowhere"])
+def test_what_is_no_device_is_handed_on_as_it_is(text):
+    inner = tf.function(lambda x: tf.exp(x, name="exp"))
+    graph_def = tf.function(lambda x: inner(x)).get_concrete_function(X).graph.as_graph_def()
+    for node in [*graph_def.node, *graph_def.library.function[0].node_def]:
+        if node.op == "PartitionedCall":
+            node.device = "/CPU:0"
+        elif node.op == "Exp":
+            node.device = text
+    item = Item.from_meta_graph(tf.compat.v1.MetaGraphDef(graph_def=graph_def), ["Identity:0"])
+    assert item.requested_devices["PartitionedCall/exp"] == (text,)

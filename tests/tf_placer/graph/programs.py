@@ -1,5 +1,7 @@
 """Programs that an Item must reproduce; each factory returns (tf.function, example arguments)."""
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -143,16 +145,8 @@ def captures():
     return step, (tf.constant([1, 3, 3]), tf.constant(0.0), tf.Variable(0.1, name="scale"))
 
 
-PROGRAMS = {
-    "captures": captures,
-    "cond_and_while": cond_and_while,
-    "loop_with_side_effects": loop_with_side_effects,
-    "nested": nested,
-    "random_numbers": random_numbers,
-    "random_numbers_in_a_branch": random_numbers_in_a_branch,
-    "unknown_batch": unknown_batch,
-    "branches_small": lambda: workloads.function("branches_small"),
-    "dense_small": lambda: workloads.function("dense_small"),
-    "lstm_lm_small": lambda: workloads.function("lstm_lm_small"),
-    "transformer_small": lambda: workloads.function("transformer_small"),
-}
+_FACTORIES = (captures, cond_and_while, loop_with_side_effects, nested, random_numbers)
+_FACTORIES += (random_numbers_in_a_branch, unknown_batch)
+_WORKLOADS = ("branches_small", "dense_small", "lstm_lm_small", "transformer_small")
+PROGRAMS = {factory.__name__: factory for factory in _FACTORIES}
+PROGRAMS |= {name: functools.partial(workloads.function, name) for name in _WORKLOADS}

@@ -33,10 +33,8 @@ def test_total_work_is_shared_among_devices():
     assert bounds.total_work_ns in (199, 200)
     assert bounds.critical_path_ns == bounds.largest_unit_ns == 100
     # Two streams a device halve it.
-    assert lower_bounds(problem_of([100] * 6, [], cluster=small_cluster(3, streams=2))).total_work_ns in (
-        99,
-        100,
-    )
+    of_two_streams = lower_bounds(problem_of([100] * 6, [], cluster=small_cluster(3, streams=2)))
+    assert of_two_streams.total_work_ns in (99, 100)
 
 
 def test_total_work_of_unequal_devices_is_the_fractional_assignment():
@@ -47,12 +45,7 @@ def test_total_work_of_unequal_devices_is_the_fractional_assignment():
 
 
 def test_largest_unit_counts_all_its_ops_on_one_device():
-    problem = dataclasses.replace(
-        problem_of([[10, 80], [10, 80], [70, 10]], [(0, 1), (1, 2)]),
-        unit_of_op=np.zeros(3, np.int32),
-        resident_bytes=np.zeros(1, np.int64),
-        allowed=np.ones((1, 2), bool),
-    )
+    problem = problem_of([[10, 80], [10, 80], [70, 10]], [(0, 1), (1, 2)], unit_of_op=[0, 0, 0])
     # Together: 10 + 10 + 70 on device 0, 80 + 80 + 10 on device 1.
     assert lower_bounds(problem).largest_unit_ns == 90
 
@@ -77,12 +70,7 @@ def test_who_may_go_along_pays_once():
 
 def test_ops_of_one_unit_are_on_one_device():
     # Ops 0 and 2 are one unit on device 0, op 1 is on device 1: there and back, 10 ns + 5 bytes each.
-    problem = dataclasses.replace(
-        problem_of([20, 7, 30], [(0, 1), (1, 2)], 5),
-        unit_of_op=np.array([0, 1, 0], np.int32),
-        resident_bytes=np.zeros(2, np.int64),
-        allowed=pinned(0, 1),
-    )
+    problem = problem_of([20, 7, 30], [(0, 1), (1, 2)], 5, unit_of_op=[0, 1, 0], allowed=pinned(0, 1, 0))
     assert lower_bounds(problem).path_with_transfers_ns == 20 + 15 + 7 + 15 + 30
 
 
@@ -160,36 +148,29 @@ def hard_problem(generator: np.random.Generator) -> Problem:
     allowed = generator.random((units, devices)) < generator.choice([0.3, 0.7, 1.0])
     allowed[np.arange(units), generator.integers(0, devices, units)] = True
     resident = generator.integers(0, 1000, units)
-    memory = int(
-        (resident.sum() + problem.tensor_bytes.sum() * generator.choice([0, 1]))
-        * generator.choice([0.5, 0.8, 9])
-    )
+    held_bytes = resident.sum() + problem.tensor_bytes.sum() * generator.choice([0, 1])
+    memory = int(held_bytes * generator.choice([0.5, 0.8, 9]))
     cluster = problem.cluster
     dispatch_ns = int(generator.choice([0, 0, 0, 30, 300]))
     cluster = dataclasses.replace(
         cluster,
         devices=tuple(
             dataclasses.replace(
-                device,
-                memory_bytes=max(memory + int(generator.integers(0, 500)), 1),
+                device, memory_bytes=max(memory + int(generator.integers(0, 500)), 1),
                 join_ns=int(generator.integers(0, 2) * generator.integers(0, 300)),
-                newest_first=bool(generator.integers(0, 2)),
-                dispatch_ns=dispatch_ns * int(generator.integers(0, 2)),
+                newest_first=bool(generator.integers(0, 2)), dispatch_ns=dispatch_ns * int(generator.integers(0, 2)),
             )
             for device in cluster.devices
         ),
         links=tuple(
             dataclasses.replace(
-                link,
-                channel=str(generator.integers(0, 3)),
-                bytes_per_s=float(generator.integers(1, 5) * 3e8),
-                send_ns=int(generator.integers(0, 2) * 20),
-                receive_ps_per_byte=int(generator.integers(0, 2) * 333),
+                link, channel=str(generator.integers(0, 3)), bytes_per_s=float(generator.integers(1, 5) * 3e8),
+                send_ns=int(generator.integers(0, 2) * 20), receive_ps_per_byte=int(generator.integers(0, 2) * 333),
                 tensor_ns=int(generator.integers(0, 2) * 40),
             )
             for link in cluster.links
         ),
-    )
+    )  # fmt: skip
     return dataclasses.replace(
         problem,
         cluster=cluster,

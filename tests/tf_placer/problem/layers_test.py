@@ -1,6 +1,7 @@
-"""Tests the layers of programs: of Keras models, of programs with scopes of their own, and of graphs without any."""
+"""Layers of programs, rows of tables of layers, and plans of layers: written, edited and read, one placement."""
 
 import dataclasses
+import json
 import re
 import time
 
@@ -9,10 +10,25 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.refused import refused
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.layers import NO_LAYER, ROOT, Layers, layers_of
+from tf_placer.problem.layers import (
+    NO_LAYER,
+    ROOT,
+    Layers,
+    below,
+    layer_names,
+    layer_of_neighbours,
+    layer_of_unit,
+    layer_rows,
+    layers_of,
+    scopes_of,
+    variable_scopes,
+    without_count,
+)
+from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 
 
@@ -141,3 +157,306 @@ def test_layers_stand_before_what_is_inside_them():
         assert len(set(layers.names)) == len(layers)
         for op, layer in zip(sorted(names), layers.layer_of_op.tolist(), strict=True):
             assert op.rpartition("/")[0] == layers.names[layer]
+
+
+NAMES = ["a/x/1", "a/x/2", "a/y/1", "b.c+[d]/1", "b.c+[d]/2", "alone"]
+GPU = [f"/job:localhost/replica:0/task:0/device:GPU:{d}" for d in range(3)]
+
+
+def a_problem(num_devices: int = 2, **more) -> Problem:
+    chain = [(op, op + 1) for op in range(len(NAMES) - 2)]  # the last op feeds nothing and reads nothing
+    return problem_of([1] * len(NAMES), chain, names=NAMES, cluster=small_cluster(num_devices), **more)
+
+
+def written(problem: Problem, row) -> dict:
+    return json.loads(Placement(problem, np.array(row, np.int32)).to_json(by_layer=True))
+
+
+def read(problem: Problem, plan: dict) -> Placement:
+    return Placement.from_json(json.dumps(plan), problem, "plan.json")
+
+
+def test_whole_layers_are_a_line_each_and_what_is_around_them_stands_for_all():
+    plan = written(a_problem(), [0, 0, 0, 1, 1, 0])
+    assert plan["layers"] == {"a": GPU[0], "b.c+[d]": GPU[1], NO_LAYER: GPU[0]}
+    assert plan["devices"] == {}
+    assert plan["schema_version"] == 3
+    assert written(a_problem(), [1, 1, 0, 1, 1, 0])["layers"]["a/x"] == GPU[1]
+
+
+def test_a_layer_that_is_split_lists_the_ops_that_are_elsewhere():
+    plan = written(a_problem(), [0, 0, 0, 0, 1, 0])
+    assert plan["layers"] == {"a": GPU[0], "b.c+[d]": GPU[0], NO_LAYER: GPU[0]}
+    assert plan["devices"] == {"b.c+[d]/2": GPU[1]}
+
+
+def test_an_edited_line_moves_all_its_ops():
+    problem = a_problem()
+    plan = written(problem, [0, 0, 0, 1, 1, 0])
+    plan["layers"]["a"] = GPU[1]
+    assert read(problem, plan).device_of_unit.tolist() == [1, 1, 1, 1, 1, 0]
+    plan["layers"]["a/x"] = GPU[0]
+    assert read(problem, plan).device_of_unit.tolist() == [0, 0, 1, 1, 1, 0]
+    plan["devices"] = {"a/x/2": GPU[1]}
+    assert read(problem, plan).device_of_unit.tolist() == [0, 1, 1, 1, 1, 0]
+
+
+def test_ops_that_share_a_device_go_with_the_layer_that_most_of_them_are_of():
+    # a/x/1, a/x/2 and b/1 are one unit, and of the two in another the first one's layer has it.
+    problem = a_problem(unit_of_op=np.array([0, 0, 1, 0, 1, 2]))
+    layers = layers_of(problem)
+    assert [layers.names[one] for one in layer_of_unit(problem, layers)] == ["a/x", "a/y", NO_LAYER]
+    plan = written(problem, [1, 0, 0])
+    plan["layers"] = {"a": GPU[0], "a/x": GPU[1], "b.c+[d]": GPU[0], NO_LAYER: GPU[0]}
+    assert read(problem, plan).device_of_op.tolist() == [1, 1, 0, 1, 0, 0]
+    plan["devices"] = {"b.c+[d]/1": GPU[0]}  # an op that is listed takes its unit with it
+    assert read(problem, plan).device_of_op.tolist() == [0] * 6
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: plan["layers"].update({"a/z": GPU[0]}), r"plan.json has a line of layer 'a/z'.*; did you mean"),
+        (lambda plan: plan["layers"].update({"a": "GPU:7"}), r"plan.json: layer 'a' is on 'GPU:7'.*; it has"),
+        (lambda plan: plan["layers"].pop("a"), r"plan.json: no device for op 'a/x/1'"),
+        (lambda plan: plan["devices"].update({"c": GPU[0]}), r"plan.json names op 'c', which the graph lacks"),
+        (lambda plan: plan.update(fingerprint="00"), r"plan.json was made for another graph"),
+        (lambda plan: plan.update(schema_version=1), r"does not fit the schema"),
+    ],
+)  # fmt: skip
+def test_a_line_that_does_not_fit_is_told_by_its_name(change, message):
+    problem = a_problem()
+    plan = written(problem, [0, 0, 0, 1, 1, 0])
+    change(plan)
+    with refused(message):
+        read(problem, plan)
+
+
+def test_a_layer_cannot_be_where_one_of_its_ops_has_no_kernel():
+    allowed = np.ones((6, 2), bool)
+    allowed[1] = True, False
+    problem = a_problem(allowed=allowed)
+    plan = written(problem, [1, 0, 1, 1, 1, 1])
+    assert plan["layers"]["a"] == GPU[1] and plan["devices"] == {"a/x/2": GPU[0]}
+    assert read(problem, plan).device_of_unit.tolist() == [1, 0, 1, 1, 1, 1]
+    plan["devices"] = {}
+    with refused(r"layer 'a/x' is on '.*GPU:1', where its op 'a/x/2' cannot be; .*GPU:0"):
+        read(problem, plan)
+
+
+def test_listed_ops_of_one_unit_on_two_devices_are_refused():
+    problem = a_problem(unit_of_op=np.array([0, 0, 1, 2, 3, 4]))
+    plan = written(problem, [0, 0, 0, 0, 0])
+    plan["devices"] = {"a/x/1": GPU[0], "a/x/2": GPU[1]}
+    with refused("must share its device"):
+        read(problem, plan)
+
+
+def test_a_part_of_a_plan_leaves_out_what_is_not_there():
+    problem = a_problem()
+    text = json.dumps(written(problem, [0, 0, 0, 1, 1, 0]) | {"layers": {"b.c+[d]": GPU[1], "z": GPU[0]}})
+    plan = PlanFile.parse(text, "plan.json").op_by_op(problem, is_part=True)
+    assert plan.device_of_op(problem) == {3: 1, 4: 1}
+
+
+def test_no_scopes_are_one_line():
+    problem = problem_of([1, 1], [(0, 1)], names=["x", "y"])
+    assert written(problem, [1, 1])["layers"] == {NO_LAYER: GPU[1]}
+
+
+def test_schedules_stay():
+    problem = a_problem()
+    placement = Placement(problem, np.zeros(6, np.int32), np.arange(6), np.zeros(6, np.int32))
+    found = Placement.from_json(placement.to_json(by_layer=True), problem)
+    assert found.decisions.digest(0, problem) == placement.decisions.digest(0, problem)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_placement_is_read_as_it_was_written(seed):
+    rng = np.random.default_rng(seed)
+    ops, devices = int(rng.integers(1, 40)), int(rng.integers(1, 4))
+    names = ["/".join([*rng.choice(list("ab+"), rng.integers(0, 4)), f"op{op}"]) for op in range(ops)]
+    units = np.unique(rng.integers(0, ops, ops), return_inverse=True)[1]
+    allowed = np.ones((ops, devices), bool)
+    allowed[rng.random(ops) < 0.2, 0] = devices == 1
+    problem = problem_of(
+        [1] * ops, [(a, a + 1) for a in range(ops - 1)], names=names, cluster=small_cluster(devices),
+        unit_of_op=units, allowed=allowed,
+    )  # fmt: skip
+    types = rng.choice(["VarHandleOp", "MatMul", ""], ops)
+    problem = dataclasses.replace(problem, op_types=tuple(types.tolist()))
+    row = problem.legalized(rng.integers(0, devices, problem.num_units))
+    if rng.random() < 0.5:  # most of it on one device, as plans are
+        row = problem.legalized(np.where(rng.random(problem.num_units) < 0.9, 0, row))
+    text = Placement(problem, row).to_json(by_layer=True)
+    assert Placement.from_json(text, problem).device_of_unit.tolist() == row.tolist()
+    assert len(json.loads(text)["devices"]) <= problem.num_units
+
+
+ROW_NAMES = ["a/x/1", "a/x/2", "a/y/1", "b/1", "b/2", "alone"]
+
+
+def rows_of(row, most=30, **more):
+    chain = [(op, op + 1) for op in range(4)]
+    problem = problem_of(
+        [1, 2, 4, 8, 16, 0], chain, 10, names=ROW_NAMES, resident_bytes=[1, 2, 4, 8, 16, 32], **more
+    )
+    return problem, layer_rows(problem, layers_of(problem), np.array(row, np.int32), most)
+
+
+def test_a_row_has_all_that_is_inside_it():
+    problem, rows = rows_of([0, 1, 0, 1, 1, 0])
+    found = {
+        row.name: (row.num_ops, row.compute_ns.tolist(), row.resident_bytes, row.output_bytes) for row in rows
+    }
+    assert found == {
+        "a": (3, [5, 2], 7, 30),
+        "a/x": (2, [1, 2], 3, 20),
+        "a/y": (1, [4, 0], 4, 10),
+        "b": (2, [0, 24], 24, 10),
+        "(no layer)": (1, [0, 0], 32, 0),
+    }
+    assert [row.depth for row in rows] == [0, 1, 1, 0, 0]
+    labels = problem.cluster.labels
+    parted = ["GPU:0 71.4%, GPU:1 28.6%", "GPU:1 66.7%, GPU:0 33.3%"]
+    assert [row.on(labels) for row in rows] == [*parted, "GPU:0", "GPU:1", "GPU:0"]
+
+
+def test_ops_that_cost_nothing_are_counted_where_they_are():
+    _, rows = rows_of([0, 0, 0, 1, 1, 0])
+    names = ["g", "h"]
+    assert [row.on(names) for row in rows] == ["g", "g", "g", "h", "g"]
+    free = problem_of([1, 0], [(0, 1)], names=["a/1", "a/2"])
+    assert layer_rows(free, layers_of(free), np.array([0, 1], np.int32))[0].on(names) == "g, 1 ops on h"
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+def test_there_are_no_more_rows_than_there_is_room_for_and_the_tree_adds_up(most):
+    _, rows = rows_of([0, 1, 0, 1, 1, 0], most)
+    assert 1 <= len(rows) <= most
+    assert sum(row.num_ops for row in rows if row.depth == 0) == 6
+
+
+def test_what_takes_least_is_one_row():
+    _, rows = rows_of([0] * 6, most=2)
+    assert [(row.name, row.num_ops) for row in rows] == [("b", 2), ("(2 more)", 4)]
+
+
+FORWARD = ["a/dense/MatMul", "a/dense/kernel", "a/dense/MatMul/ReadVariableOp", "top"]
+
+
+@pytest.mark.parametrize(
+    ("name", "scope"),
+    [
+        ("a/dense/MatMul", ("a", "dense")),
+        ("a/dense/kernel/read/Read/ReadVariableOp", ("a", "dense")),
+        ("gradient_tape/a/dense/MatMul/MatMul_1", ("a", "dense")),
+        ("gradients/a/dense/MatMul_grad/Shape", ("a", "dense")),
+        ("gradients_1/gradient_tape/a/dense/MatMul_grad/Shape", ("a", "dense")),
+        ("StatefulPartitionedCall_2/PartitionedCall/a/dense/Shape", ("a", "dense")),
+        ("a/dense/IdentityN/3", ("a", "dense")),
+        ("gradients/AddN_4", ()),
+        ("grad_ys_0/Const", ()),
+        ("top", ()),
+        ("top/copy", ()),
+        ("a/while_2/body/x", ("a", "while_2", "body")),
+        ("a.b+c/[x]/y", ("a.b+c", "[x]")),
+    ],
+)
+def test_scope_is_what_the_program_named(name, scope):
+    names = [*FORWARD, name]
+    assert scopes_of(names, ["MatMul", "VarHandleOp", "ReadVariableOp", "NoOp", "IdentityN"])[-1] == scope
+
+
+def test_an_op_of_the_gradient_alone_is_no_scope():
+    names = ["gradient_tape/a/concat", "gradient_tape/a/concat/axis", "a/MatMul"]
+    assert scopes_of(names, ["", "", ""]) == [("a",), ("a",), ("a",)]
+
+
+def test_below():
+    assert below([("a", "b", "c"), ("d",)]) == {("a",), ("a", "b")}
+
+
+def test_count():
+    names = ("dense", "dense_1", "dense_1_2", "dense_x", "conv2d")
+    assert [*map(without_count, names)] == ["dense", "dense", "dense_1", "dense_x", "conv2d"]
+
+
+def found(*ops: tuple[str, str]):
+    """Of (name, scope) of a variable and its readers, one after the other."""
+    scopes = [tuple(scope.split("/")) if scope else () for _, scope in ops]
+    return variable_scopes({0: list(range(1, len(ops)))}, scopes, [name for name, _ in ops])
+
+
+def test_the_layer_of_a_variable_is_called_as_its_scope():
+    result = found(("m/norm/gamma", "m/norm"), ("r", "adam"), ("r", "m_1/norm_1/inner"))
+    assert result.home == {0: ("m_1", "norm_1")}
+    assert result.named_by == {("m_1", "norm_1"): ("m", "norm")}
+
+
+@pytest.mark.parametrize(
+    ("ops", "home"),
+    [
+        ([("w", ""), ("r", ""), ("r", "tower"), ("r", "adam")], ("tower",)),  # where it is read first
+        ([("loss/total", "loss"), ("r", "")], ("loss",)),  # nothing with a scope reads it
+        ([("w", "")], ()),
+    ],
+)
+def test_a_variable_whose_scope_no_reader_has(ops, home):
+    assert found(*ops).home == {0: home}
+
+
+def test_several_variables_of_one_name_are_of_the_layers_that_read_them():
+    names = ["net/kernel", "net/kernel_1", "r", "r"]
+    scopes = [("net",), ("net",), ("net_1", "dense_1"), ("net_1", "dense_1_2")]
+    result = variable_scopes({0: [2], 1: [3]}, scopes, names)
+    assert result.home == {0: ("net_1", "dense_1"), 1: ("net_1", "dense_1_2")}
+    assert layer_names([("net_1",), *result.home.values()], result.named_by) == {
+        (): (),
+        ("net_1",): ("net",),
+        ("net_1", "dense_1"): ("net", "dense"),
+        ("net_1", "dense_1_2"): ("net", "dense_1"),
+    }
+
+
+def test_a_layer_that_is_called_twice_is_one():
+    layers = [("f",), ("f", "dense_1"), ("f", "dense_3")]
+    names = layer_names(layers, {("f", "dense_1"): ("dense",), ("f", "dense_3"): ("dense",)})
+    assert names[layers[1]] == names[layers[2]] == ("f", "dense")
+
+
+def test_layers_of_a_program_that_nothing_counted_keep_their_names():
+    layers = [("block_1",), ("block_2",), ("block_1", "dense_1")]
+    names = layer_names(layers, {("block_1", "dense_1"): ("block_1", "dense_1")})
+    assert names == {(): ()} | {layer: layer for layer in layers}
+
+
+def test_siblings_that_would_be_called_the_same_keep_their_names():
+    layers = [("f",), ("f", "dense_1"), ("f", "einsum"), ("f", "einsum_1"), ("f", "add_1")]
+    names = layer_names(layers, {("f", "dense_1"): ("dense",)})
+    assert [names[layer][-1] for layer in layers] == ["f", "dense", "einsum", "einsum_1", "add"]
+
+
+def test_scopes_around_a_counted_layer_keep_the_name_that_its_variables_say():
+    names = layer_names(
+        [("tower_1",), ("tower_1", "dense_1")], {("tower_1", "dense_1"): ("tower_1", "dense")}
+    )
+    assert names[("tower_1", "dense_1")] == ("tower_1", "dense")
+
+
+A, B, NONE = ("a",), ("b",), ()
+
+
+@pytest.mark.parametrize(
+    ("given", "edges", "expected"),
+    [
+        ([A, NONE, NONE, B], [(0, 1), (1, 2), (2, 3)], [A, A, A, B]),  # of all that it reads
+        ([A, B, NONE, NONE, A], [(0, 2), (1, 2), (2, 3), (3, 4)], [A, B, A, A, A]),  # else of what it feeds
+        ([NONE, A, NONE], [(0, 2), (1, 2)], [A, A, A]),  # a constant disagrees with nothing
+        ([A, B, NONE, A, B], [(0, 2), (1, 2), (2, 3), (2, 4)], [A, B, NONE, A, B]),  # all disagree
+        ([NONE], [], [NONE]),
+    ],
+)
+def test_layers_of_neighbours(given, edges, expected):
+    pairs = np.array(edges, np.int32).reshape(-1, 2)
+    assert layer_of_neighbours(given, pairs[:, 0], pairs[:, 1]) == expected

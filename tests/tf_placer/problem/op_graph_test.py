@@ -6,9 +6,10 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
 from tests.tf_placer.problem.small_problems import (
     LATENCY_NS,
+    multi_branch_bound_s,
+    multi_branch_problem,
     problem_of,
     random_problem,
     small_cluster,
@@ -199,25 +200,12 @@ def lists(neighbors):
 
 
 def test_parallel_edges_add_up_and_edges_inside_a_unit_vanish():
-    problem = problem_of([1] * 4, [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)], [10, 20, 40, 80, 160])
+    ops = [1] * 4, [(0, 1), (0, 1), (0, 2), (1, 3), (2, 3)], [10, 20, 40, 80, 160]
     # Units {0}, {1, 2}, {3}: 0 -> {1, 2} carries 10 + 20 + 40, {1, 2} -> 3 carries 80 + 160.
-    graph = unit_graph(
-        dataclasses.replace(
-            problem,
-            unit_of_op=np.array([0, 1, 1, 2], np.int32),
-            resident_bytes=np.zeros(3, np.int64),
-            allowed=np.ones((3, 2), bool),
-        )
-    )
+    graph = unit_graph(problem_of(*ops, unit_of_op=[0, 1, 1, 2]))
     assert graph.edges.tolist() == [[0, 1], [1, 2]]
     assert graph.edge_bytes.tolist() == [70, 240]
-    merged = dataclasses.replace(
-        problem,
-        unit_of_op=np.zeros(4, np.int32),
-        resident_bytes=np.zeros(1, np.int64),
-        allowed=np.ones((1, 2), bool),
-    )
-    assert unit_graph(merged).edges.shape == (0, 2)
+    assert unit_graph(problem_of(*ops, unit_of_op=[0] * 4)).edges.shape == (0, 2)
 
 
 def test_neighbors_by_direction():
@@ -230,11 +218,10 @@ def test_neighbors_by_direction():
 def linked(latency_ns=LATENCY_NS, bytes_per_s=1e9, **chores):
     """Two devices with such links."""
     cluster = small_cluster()
-    links = tuple(
-        dataclasses.replace(link, latency_ns=latency_ns, bytes_per_s=bytes_per_s, **chores)
-        for link in cluster.links
+    changes = {"latency_ns": latency_ns, "bytes_per_s": bytes_per_s, **chores}
+    return dataclasses.replace(
+        cluster, links=tuple(dataclasses.replace(link, **changes) for link in cluster.links)
     )
-    return dataclasses.replace(cluster, links=links)
 
 
 def test_thin_edges_do_not_count_as_near():
@@ -322,15 +309,8 @@ def test_a_chain_is_in_order_whatever_its_numbers():
 
 def test_a_variable_stands_before_its_first_reader_and_not_where_it_is_updated():
     # Ops 0 to 5 are a chain; op 6 is a read that op 3 reads, op 7 its update by op 5; both are one unit.
-    problem = problem_of([1] * 8, [*((i, i + 1) for i in range(5)), (6, 3), (5, 7)])
-    unit_of_unit = np.array([0, 1, 2, 3, 4, 5, 6, 6])
-    variable = dataclasses.replace(
-        problem,
-        unit_of_op=unit_of_unit[problem.unit_of_op].astype(np.int32),
-        resident_bytes=np.zeros(7, np.int64),
-        allowed=np.ones((7, 2), bool),
-    )
-    order = order_of_use(variable).tolist()
+    edges = [*((i, i + 1) for i in range(5)), (6, 3), (5, 7)]
+    order = order_of_use(problem_of([1] * 8, edges, unit_of_op=[0, 1, 2, 3, 4, 5, 6, 6])).tolist()
     assert order.index(2) < order.index(6) <= order.index(3) + 1 and order.index(6) < order.index(4)
     assert [unit for unit in order if unit != 6] == [0, 1, 2, 3, 4, 5]
 

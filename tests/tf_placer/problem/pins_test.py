@@ -1,14 +1,25 @@
-"""Pinned ops: what a search is left with, and one line for pins that cannot be."""
+"""Pinned ops, and devices that a program asks for: what a search is left with, and what cannot be is told."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_placer.base.arguments import InputError
+from tests.refused import refused
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import Pin, pinned, pins_of_each, what_ties, with_fixed_ops, with_pins
+from tf_placer.problem.pins import (
+    Pin,
+    narrowed_units,
+    pinned,
+    pins_of_each,
+    what_ties,
+    with_fixed_ops,
+    with_pins,
+    with_requested_devices,
+)
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search.search import search
@@ -34,13 +45,9 @@ def problem(item) -> Problem:
     return analytic_problem(item, Cluster.preset("k40x2"))  # two GPUs and their host
 
 
-def names_of(problem: Problem) -> list[str]:
-    return [device.name for device in problem.cluster.devices]
-
-
 def test_pinned_ops_have_one_device_and_the_others_all_theirs(item, problem):
     pinned = with_pins(item, problem, [Pin("encoder/.*", "/device:GPU:1")])
-    column = next(d for d, name in enumerate(names_of(problem)) if name.endswith("GPU:1"))
+    column = next(d for d, device in enumerate(problem.cluster.devices) if device.name.endswith("GPU:1"))
     units = {problem.unit_of_op[item.index.id_of_name[f"encoder/{name}"]] for name in ("tanh", "exp")}
     for unit in range(problem.num_units):
         expected = (
@@ -67,14 +74,14 @@ def test_pins_are_read_from_the_last_equals_sign():
 
 @pytest.mark.parametrize("text", ["encoder", "=GPU:0", "encoder/.*="])
 def test_a_pin_needs_both_sides(text):
-    with pytest.raises(InputError, match="not of the form 'ops=device'"):
+    with refused("not of the form 'ops=device'"):
         Pin.parse(text)
 
 
 def test_what_cannot_be_read_is_told():
-    with pytest.raises(InputError, match=r"pin '\(' is no regular expression"):
+    with refused(r"pin '\(' is no regular expression"):
         Pin("(", "GPU:0")
-    with pytest.raises(InputError, match=r"pin '.\*': 'gpu;0' is not a TensorFlow device name"):
+    with refused(r"pin '.\*': 'gpu;0' is not a TensorFlow device name"):
         Pin(".*", "gpu;0")
 
 
@@ -92,20 +99,15 @@ def test_what_cannot_be_read_is_told():
     ],
 )
 def test_a_pin_that_cannot_be_is_told_in_one_line(item, problem, pins, message):
-    with pytest.raises(InputError, match=message) as error:
+    with refused(message):
         with_pins(item, problem, [Pin.parse(pin) for pin in pins])
-    assert "\n" not in str(error.value)
 
 
 def test_a_conflict_inside_a_unit_names_both_ops_and_what_ties_them(item, problem):
     (variable,) = item.variables
-    update = next(
-        name
-        for name, kind in zip(item.index.names, item.index.op_types, strict=True)
-        if kind.startswith("AssignAdd")
-    )
-    ids = item.index.id_of_name
-    with pytest.raises(InputError, match="takes a resource handle from") as error:
+    ids, op_types = item.index.id_of_name, item.index.op_types
+    update = next(name for name, op in ids.items() if op_types[op].startswith("AssignAdd"))
+    with refused("takes a resource handle from") as error:
         with_fixed_ops(item, problem, {ids[variable.node]: 0, ids[update]: 1})
     assert repr(variable.node) in str(error.value) and repr(update) in str(error.value)
     assert "resource_edges" in what_ties(item, ids[variable.node], ids[update])
@@ -115,9 +117,8 @@ def test_what_stays_on_the_host_cannot_be_pinned_elsewhere():
     rows = iter(tf.data.Dataset.range(3))
     item = Item.from_function(tf.function(lambda x: tf.abs(next(rows) + x)), tf.constant(1, tf.int64))
     problem = analytic_problem(item, Cluster.preset("k40x2"))
-    with pytest.raises(InputError, match=r"stays on the host \(it is an iterator of this process\)") as error:
+    with refused(r"stays on the host \(it is an iterator of this process\)"):
         with_pins(item, problem, [Pin("IteratorGetNext", "GPU:1")])
-    assert "\n" not in str(error.value)
     with_pins(item, problem, [Pin("IteratorGetNext", "CPU:0")])
 
 
@@ -125,20 +126,13 @@ def test_a_pin_is_about_one_of_several_programs_at_least():
     names = {"encode": ["a", "both"], "decode": ["b", "both"]}
     pins = [Pin("a", "GPU:0"), Pin("both", "GPU:1"), Pin("b", "CPU:0")]
     assert pins_of_each(names, pins) == {"encode": (pins[0], pins[1]), "decode": (pins[1], pins[2])}
-    with pytest.raises(
-        InputError, match=r"pin 'c' matches no op of any signature; .*encode: 'a', 'both'; decode: 'b'"
-    ):
+    with refused(r"pin 'c' matches no op of any signature; .*encode: 'a', 'both'; decode: 'b'"):
         pins_of_each(names, [Pin("c", "GPU:0")])
 
 
 def test_a_layer_is_pinned_with_its_gradients():
-    names = [
-        "x",
-        "net/dense_1/MatMul",
-        "gradient_tape/net/dense_1/MatMul/MatMul",
-        "net/dense_10/MatMul",
-        "sum",
-    ]
+    names = ["x", "net/dense_1/MatMul", "gradient_tape/net/dense_1/MatMul/MatMul"]
+    names += ["net/dense_10/MatMul", "sum"]
     assert Pin("dense_1", "GPU:0").matching(names) == Pin("net/dense_1", "GPU:0").matching(names) == [1, 2]
     assert Pin("dense_\\d+", "GPU:0").matching(names) == Pin("net", "GPU:0").matching(names) == [1, 2, 3]
     assert Pin(".*dense_1/.*", "GPU:0").matching(names) == [1, 2]  # names of ops come first
@@ -158,10 +152,10 @@ def test_pins_and_limits_are_written_alike(item, problem, ops, device):
 
 def test_a_name_that_nothing_has_is_told(item, problem):
     for ops in ("decoder", "encoder/tan", "x y"):
-        with pytest.raises(InputError, match=f"pin '{ops}' matches no op of 'step'"):
+        with refused(f"pin '{ops}' matches no op of 'step'"):
             pinned(item, problem, {ops: "GPU:1"})
     for device in ("gpu;1", "GPU", "/job:localhost", "/device:GPU:7", ""):
-        with pytest.raises(InputError):
+        with refused():
             pinned(item, problem, {"encoder/tanh": device})
 
 
@@ -171,3 +165,153 @@ def test_of_another_placement_what_both_have_is_taken(item, problem):
     held = pinned(item, problem, Placement(theirs, theirs.everything_on(1)))
     ids = item.index.id_of_name
     assert held.allowed[held.unit_of_op[ids["encoder/tanh"]]].tolist() == [False, True, False]
+
+
+@pytest.fixture(scope="module")
+def traced() -> Item:
+    state = tf.Variable([1.0, 2.0], name="state")
+
+    @tf.function
+    def step(x):
+        left = tf.tanh(x, name="left")
+        right = tf.exp(x, name="right")
+        state.assign_add(left)
+        words = tf.strings.as_string(right, name="words")
+        return tf.strings.length(words, name="length"), left + right
+
+    return Item.from_function(step, tf.constant([0.5, 1.5]))
+
+
+@pytest.fixture(scope="module")
+def traced_problem(traced) -> Problem:
+    return analytic_problem(traced, Cluster.preset("k40x2"))  # two GPUs and their host
+
+
+def asking(traced: Item, **devices: str | tuple[str, ...]) -> Item:
+    """The item as if its ops had asked for these devices."""
+    requests = {name: (one,) if isinstance(one, str) else one for name, one in devices.items()}
+    return dataclasses.replace(traced, requested_devices=requests)
+
+
+def devices_left(traced: Item, problem: Problem, op: str) -> list[str]:
+    """The ends of the names of the devices that an op may be on: ``"GPU:0"``."""
+    row = problem.allowed[problem.unit_of_op[traced.index.id_of_name[op]]]
+    return [
+        device.name.rpartition("device:")[2]
+        for device, allowed in zip(problem.cluster.devices, row, strict=True)
+        if allowed
+    ]
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        ("/CPU:0", ["CPU:0"]),
+        ("cpu:0", ["CPU:0"]),
+        ("/device:CPU:*", ["CPU:0"]),
+        ("GPU:0", ["GPU:0"]),
+        ("GPU", ["GPU:0", "GPU:1"]),
+        ("/device:GPU:*", ["GPU:0", "GPU:1"]),
+        ("/job:localhost/device:GPU:1", ["GPU:1"]),
+        ("/job:localhost/replica:0/task:0/device:GPU:1", ["GPU:1"]),
+        ("/task:0", ["GPU:0", "GPU:1", "CPU:0"]),
+    ],
+)
+def test_an_op_may_be_where_it_asks_to_be(traced, traced_problem, device, expected):
+    found = with_requested_devices(asking(traced, left=device), traced_problem)
+    assert devices_left(traced, found.problem, "left") == expected
+    assert (found.num_respected, found.num_dropped, found.reasons) == (1, 0, "")
+    others = traced_problem.unit_of_op != traced_problem.unit_of_op[traced.index.id_of_name["left"]]
+    units = np.unique(traced_problem.unit_of_op[others])
+    assert np.array_equal(found.problem.allowed[units], traced_problem.allowed[units])
+
+
+def test_nothing_changes_for_a_program_that_asks_for_nothing(traced, traced_problem):
+    found = with_requested_devices(traced, traced_problem)
+    assert np.array_equal(found.problem.allowed, traced_problem.allowed)
+    assert (found.num_respected, found.num_dropped, found.reasons) == (0, 0, "")
+
+
+@pytest.mark.parametrize("method", ["single", "random", "local_search"])
+def test_a_search_keeps_to_it(traced, traced_problem, method):
+    found = with_requested_devices(asking(traced, left="GPU:1", right="GPU:0"), traced_problem)
+    placed = search(found.problem, method, budget_evaluations=40).placement.device_names
+    assert placed["left"].endswith("GPU:1") and placed["right"].endswith("GPU:0")
+
+
+@pytest.mark.parametrize(
+    ("requests", "reasons"),
+    [
+        ({"left": "/GPU:7"}, "op 'left' asks for /GPU:7, which cluster 'k40x2' lacks"),
+        ({"left": "/job:ps"}, "op 'left' asks for /job:ps, which cluster 'k40x2' lacks"),
+        ({"left": "nowhere"}, "op 'left' asks for nowhere, which cluster 'k40x2' lacks"),
+        ({"words": "/GPU:0"}, "op 'words' asks for /GPU:0, where it or an op beside it cannot run"),
+        (
+            {"left": ("/GPU:0", "/GPU:1")},
+            "op 'left' asks for /GPU:1, but also for /GPU:0, and it runs on one device",
+        ),
+        (
+            {"left": "/GPU:7", "right": "/GPU:7", "words": "/GPU:0"},
+            "2 ops such as 'left' ask for /GPU:7, which cluster 'k40x2' lacks; op 'words' asks for /GPU:0, where it or "
+            "an op beside it cannot run",
+        ),
+    ],
+)
+def test_what_cannot_be_is_dropped_and_told(traced, traced_problem, requests, reasons):
+    found = with_requested_devices(asking(traced, **requests), traced_problem)
+    assert found.reasons == reasons
+    assert found.num_dropped == len(requests)
+    assert found.problem.allowed.any(axis=1).all()
+    for op in requests.keys() & {"words", "right"}:
+        assert devices_left(traced, found.problem, op) == devices_left(traced, traced_problem, op)
+
+
+def test_ops_that_share_a_device_get_what_the_first_asks_for():
+    @tf.function
+    def step(x):
+        first = tf.exp(x, name="first")
+        with tf.compat.v1.colocate_with(first.op):
+            second = tf.tanh(x, name="second")
+        return first + second
+
+    item = Item.from_function(step, tf.constant([0.5, 1.5]))
+    problem = analytic_problem(item, Cluster.preset("k40x2"))
+    first, second = (problem.unit_of_op[item.index.id_of_name[name]] for name in ("first", "second"))
+    assert first == second
+    found = with_requested_devices(asking(item, first="/GPU:1", second="/CPU:0"), problem)
+    assert devices_left(item, found.problem, "second") == ["GPU:1"]
+    told = "op 'second' asks for /CPU:0, but shares a device with 'first', which asks for /GPU:1"
+    assert found.reasons == told
+    agreeing = with_requested_devices(asking(item, first="/device:GPU:*", second="/GPU:1"), problem)
+    assert devices_left(item, agreeing.problem, "first") == ["GPU:1"]
+    assert agreeing.reasons == ""
+
+
+def test_a_pin_comes_first_and_nothing_is_told(traced, traced_problem):
+    pinned = with_pins(traced, traced_problem, [Pin("left", "GPU:0")])
+    item = asking(traced, left="/GPU:1", right="/GPU:1")
+    found = with_requested_devices(item, pinned, narrowed_units(traced_problem, pinned))
+    assert devices_left(traced, found.problem, "left") == ["GPU:0"]
+    assert devices_left(traced, found.problem, "right") == ["GPU:1"]
+    assert found.reasons == ""
+
+
+def test_local_gpus_have_the_names_of_the_process_that_uses_them(traced):
+    described = Cluster.preset("k40x2")
+    workers = tuple(
+        dataclasses.replace(device, name=device.name.replace("/job:localhost", "/job:worker"))
+        for device in described.devices
+    )
+    problem = analytic_problem(traced, Cluster("local", workers, described.links, kind="local"))
+    in_full = "/job:localhost/replica:0/task:0/device:GPU:1"
+    for device in (in_full, "/job:worker/task:0/device:GPU:1", "/GPU:1"):
+        found = with_requested_devices(asking(traced, left=device), problem)
+        assert devices_left(traced, found.problem, "left") == ["GPU:1"]
+
+
+def test_reasons_stay_one_line(traced, traced_problem):
+    devices = [f"/GPU:{k}" for k in range(2, 8)]
+    found = with_requested_devices(asking(traced, left=tuple(devices)), traced_problem)
+    assert "\n" not in found.reasons
+    assert found.reasons.endswith("; and 3 other reasons")
+    assert found.num_dropped == 1

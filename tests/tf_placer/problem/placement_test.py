@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.refused import refused
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.base.arguments import InputError
 from tf_placer.problem.placement import (
     SCHEMA_PATH,
     SCHEMA_VERSIONS,
@@ -28,12 +28,9 @@ GPU0, GPU1 = (f"/job:localhost/replica:0/task:0/device:GPU:{d}" for d in (0, 1))
 @pytest.fixture
 def problem() -> Problem:
     """Ops a, b, c; a and b are one unit."""
-    one_op_units = problem_of([1, 2, 3], [(0, 1), (1, 2)], names=["a", "b", "c"])
-    return dataclasses.replace(
-        one_op_units,
-        unit_of_op=np.array([0, 0, 1], np.int32),
-        resident_bytes=np.zeros(2, np.int64),
-        allowed=np.array([[True, True], [True, False]]),
+    allowed = np.array([[True, True], [True, True], [True, False]])
+    return problem_of(
+        [1, 2, 3], [(0, 1), (1, 2)], names=["a", "b", "c"], unit_of_op=[0, 0, 1], allowed=allowed
     )
 
 
@@ -62,7 +59,7 @@ def test_a_placement_keeps_its_own_read_only_copy(problem):
     ("devices", "message"), [([1, 1], "'c' has no kernel"), ([0], "shape"), ([0, 2], "device 2")]
 )
 def test_an_illegal_placement_cannot_be_made(problem, devices, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         Placement(problem, np.array(devices))
 
 
@@ -94,12 +91,7 @@ def test_what_decides_devices_alone_is_a_plan_of_version_1(problem):
     nothing_more = Placement(problem, [1, 0], priority_of_op=[0, 0, 0], cluster_of_op=[-1, -1, -1])
     assert nothing_more.priority_of_op is None and nothing_more.cluster_of_op is None
     assert nothing_more.to_json() == Placement(problem, [1, 0]).to_json()
-    assert json.loads(nothing_more.to_json()).keys() == {
-        "schema_version",
-        "fingerprint",
-        "cluster",
-        "devices",
-    }
+    assert {*json.loads(nothing_more.to_json())} == {"schema_version", "fingerprint", "cluster", "devices"}
     assert Placement.from_json(plan(problem, schema_version=2), problem).priority_of_op is None
 
 
@@ -111,9 +103,9 @@ def test_a_plan_and_its_decisions_are_the_same(problem):
         assert one.device_of_unit.tolist() == [1, 0] and one.priority_of_op.tolist() == [2, 0, 1]
         with pytest.raises(ValueError, match="read-only"):
             one.priority_of_op[0] = 1
-    with pytest.raises(InputError, match="decisions has 2 plans, not one"):
+    with refused("decisions has 2 plans, not one"):
         Placement.from_decisions(problem, Decisions([[1, 0], [0, 0]]))
-    with pytest.raises(InputError, match="'c' has no kernel"):
+    with refused("'c' has no kernel"):
         Placement.from_decisions(problem, Decisions([[1, 1]]))
 
 
@@ -149,9 +141,8 @@ def test_an_edited_plan_is_read(problem):
 def test_a_bad_plan_is_told_in_one_line(problem, tmp_path, changes, message):
     path = tmp_path / "edited.json"
     path.write_text(plan(problem, **changes))
-    with pytest.raises(InputError, match=message) as error:
+    with refused(message) as error:
         Placement.load(path, problem)
-    assert "\n" not in str(error.value)
     assert "edited.json" in str(error.value)
 
 
@@ -168,12 +159,12 @@ def test_a_bad_plan_is_told_in_one_line(problem, tmp_path, changes, message):
 def test_other_files_are_no_plans(problem, tmp_path, content, message):
     path = tmp_path / "edited.json"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         Placement.load(path, problem)
 
 
 def test_a_missing_file_is_named(problem, tmp_path):
-    with pytest.raises(InputError, match=r"cannot read placement file .*nowhere\.json"):
+    with refused(r"cannot read placement file .*nowhere\.json"):
         Placement.load(tmp_path / "nowhere.json", problem)
 
 
@@ -182,19 +173,15 @@ def test_a_plan_for_a_cluster_with_more_devices_is_refused(problem):
     smaller = dataclasses.replace(
         problem, cluster=small_cluster(1), compute_ns=problem.compute_ns[:, :1], allowed=np.ones((2, 1), bool)
     )
-    with pytest.raises(InputError, match=r"op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
+    with refused(r"op 'a' is on .*GPU:1', which cluster 'toy1' lacks"):
         Placement.from_json(text, smaller)
 
 
 def numbered(counts: tuple[str, ...]) -> Problem:
     """Two layers of one name, as Keras counts them in the order in which they are built, and what follows them."""
     first, second = counts
-    names = [
-        f"net/dense{first}/MatMul",
-        f"net/dense{second}/MatMul",
-        f"gradients/net/dense{second}/MatMul_1",
-        "loss",
-    ]
+    names = [f"net/dense{first}/MatMul", f"net/dense{second}/MatMul"]
+    names += [f"gradients/net/dense{second}/MatMul_1", "loss"]
     built = problem_of([1, 1, 1, 1], [(0, 1), (1, 2), (1, 3)], names=names)
     return dataclasses.replace(built, fingerprint="ab12")
 
@@ -214,13 +201,9 @@ def test_a_plan_is_for_the_same_program_built_again(before, after):
 
 
 def test_a_plan_of_layers_is_for_the_same_program_built_again():
+    chain = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)])
     old, new = (
-        dataclasses.replace(
-            problem_of(
-                [1] * 4, [(0, 1), (1, 2), (2, 3)], names=[f"{layer}/{op}" for layer in layers for op in "xy"]
-            ),
-            fingerprint="ab12",
-        )
+        dataclasses.replace(chain, op_names=tuple(f"{layer}/{op}" for layer in layers for op in "xy"))
         for layers in (("dense_9", "dense_10"), ("dense", "dense_1"))
     )
     text = Placement(old, [1, 1, 0, 0]).to_json(by_layer=True)
@@ -231,12 +214,12 @@ def test_a_plan_of_layers_is_for_the_same_program_built_again():
 def test_names_that_differ_by_more_are_of_another_program():
     old, new = numbered(("", "_1")), numbered(("x", "x_1"))
     plan = Placement(old, [0, 1, 1, 0])
-    with pytest.raises(InputError, match="op 'net/dense/MatMul', which is called 'net/densex/MatMul' here"):
+    with refused("op 'net/dense/MatMul', which is called 'net/densex/MatMul' here"):
         plan.for_program(new.op_names)
-    with pytest.raises(InputError, match="no device for op 'net/densex/MatMul'"):
+    with refused("no device for op 'net/densex/MatMul'"):
         Placement.from_json(plan.to_json(), new)
     mistyped = plan.to_json().replace("loss", "lost")
-    with pytest.raises(InputError, match="no device for op 'loss'"):
+    with refused("no device for op 'loss'"):
         Placement.from_json(mistyped, old)
 
 
@@ -275,14 +258,14 @@ def test_what_a_plan_decides_beyond_devices():
     ],
 )
 def test_what_does_not_fit_the_schema_is_told_with_its_place(changes, message):
-    with pytest.raises(InputError, match=message) as error:
+    with refused(message) as error:
         PlanFile.parse(json.dumps(GOOD | changes), "here.json")
-    assert str(error.value).startswith("here.json ") and "\n" not in str(error.value)
+    assert str(error.value).startswith("here.json ")
 
 
 def test_an_op_may_be_named_once():
     text = json.dumps(GOOD).replace('"a": "/device:CPU:0"', '"a": "/device:CPU:0", "a": "/device:CPU:1"')
-    with pytest.raises(InputError, match="here has 'a' twice"):
+    with refused("here has 'a' twice"):
         PlanFile.parse(text, "here")
 
 
@@ -333,7 +316,7 @@ def test_inside_a_graph_the_number_of_plans_may_be_unknown():
         (tf.TensorSpec(None, tf.int32), "device_of_unit has shape <unknown>"),
     ):
         function = tf.function(lambda x: decisions_of(x, PROBLEM).device_of_unit, autograph=False)
-        with pytest.raises(InputError, match=message):
+        with refused(message):
             function.get_concrete_function(spec)
 
 
@@ -395,10 +378,10 @@ def test_joined_fills_in_what_some_do_not_decide():
     ],
 )
 def test_what_cannot_be_decided_is_told(arguments, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         Decisions(**{"device_of_unit": DEVICES, **arguments})
 
 
 def test_priorities_are_of_the_problems_ops():
-    with pytest.raises(InputError, match=r"priority_of_op has shape \(2, 4\), expected \[B, 3\]"):
+    with refused(r"priority_of_op has shape \(2, 4\), expected \[B, 3\]"):
         decisions_of(Decisions(DEVICES, np.ones((2, 4), int)), PROBLEM)

@@ -92,13 +92,16 @@ def branches_optimum_ns(branches: int, length: int, op_ns: int = 1000) -> int:
     return 10 + 110 + branches // 2 * length * op_ns + 10
 
 
-def random_problem(generator: np.random.Generator, units: int, num_devices: int, streams: int = 1) -> Problem:
+def random_problem(
+    generator: np.random.Generator, units: int, num_devices: int, streams: int = 1,
+    density: float = 0.4, share_allowed: float = 0.7, devices_differ: bool = True,
+) -> Problem:  # fmt: skip
     """Random costs, edges, tensors and permissions."""
-    pairs = [(a, b) for a in range(units) for b in range(a + 1, units) if generator.random() < 0.4]
-    allowed = generator.random((units, num_devices)) < 0.7
+    pairs = [(a, b) for a in range(units) for b in range(a + 1, units) if generator.random() < density]
+    allowed = generator.random((units, num_devices)) < share_allowed
     allowed[np.arange(units), generator.integers(0, num_devices, units)] = True
     return problem_of(
-        generator.integers(0, 1000, (units, num_devices)),
+        generator.integers(0, 1000, (units, num_devices) if devices_differ else units),
         pairs,
         generator.integers(0, 500, len(pairs)),
         cluster=small_cluster(num_devices, streams=streams),
@@ -109,16 +112,7 @@ def random_problem(generator: np.random.Generator, units: int, num_devices: int,
 def sparse_problem(generator: np.random.Generator, units: int, num_devices: int) -> Problem:
     """As ``random_problem``, with one to four edges from each unit and the same costs on all devices."""
     density = min(0.9, generator.uniform(1, 4) / units)
-    pairs = [(a, b) for a in range(units) for b in range(a + 1, units) if generator.random() < density]
-    allowed = generator.random((units, num_devices)) < 0.9
-    allowed[np.arange(units), generator.integers(0, num_devices, units)] = True
-    return problem_of(
-        generator.integers(0, 1000, units),
-        pairs,
-        generator.integers(0, 500, len(pairs)),
-        cluster=small_cluster(num_devices),
-        allowed=allowed,
-    )
+    return random_problem(generator, units, num_devices, 1, density, share_allowed=0.9, devices_differ=False)
 
 
 def layered_problem(
@@ -141,3 +135,45 @@ def layered_problem(
     edges = (pairs + width * np.arange(layers - 1)[:, np.newaxis, np.newaxis]).reshape(-1, 2)
     compute_ns = generator.integers(5_000, 55_000, width * layers)
     return problem_of(compute_ns, edges, 48_000, cluster=small_cluster(num_devices))
+
+
+ENDS_NS = 100_000
+OP_NS = 1_000_000
+
+
+def multi_branch_problem(
+    cluster: Cluster, branches: int = 8, depth: int = 6, tensor_bytes: int = 1 << 20
+) -> Problem:
+    """``branches`` chains of ``depth`` ops of 1 ms, all fed by one source and read by one sink.
+
+    CPUs may not run anything, so on two equal GPUs no placement ends before ``multi_branch_bound_s``:
+    source and sink stand alone, and one device has at least half of the chains' work. Half of the
+    chains on each device exceeds that by their transfers only. Unit 1 + b * depth + i is op i of chain b.
+    """
+    units = branches * depth + 2
+    chain = 1 + np.arange(branches * depth).reshape(branches, depth)
+    edges = np.concatenate(
+        [
+            np.stack([np.zeros(branches, int), chain[:, 0]], axis=1),
+            np.stack([chain[:, :-1].ravel(), chain[:, 1:].ravel()], axis=1),
+            np.stack([chain[:, -1], np.full(branches, units - 1)], axis=1),
+        ]
+    )
+    work_ns = np.full(units, OP_NS)
+    work_ns[[0, -1]] = ENDS_NS
+    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
+    return problem_of(
+        work_ns,
+        edges,
+        tensor_bytes,
+        cluster,
+        output_bytes=tensor_bytes,
+        allowed=np.broadcast_to(is_gpu, (units, len(is_gpu))),
+        edge_tensor=edges[:, 0],  # one output per op: the source's goes to each device once
+        name=f"multi_branch_{branches}x{depth}",
+    )
+
+
+def multi_branch_bound_s(branches: int = 8, depth: int = 6, devices: int = 2) -> float:
+    """Seconds that no placement on ``devices`` equal GPUs can beat."""
+    return (2 * ENDS_NS + branches * depth * OP_NS / devices) / 1e9

@@ -16,8 +16,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.multi_branch import multi_branch_bound_s, multi_branch_problem
-from tests.tf_placer.problem.small_problems import branches_problem, without_overheads
+from tests.tf_placer.problem.small_problems import (
+    branches_problem,
+    multi_branch_bound_s,
+    multi_branch_problem,
+    without_overheads,
+)
 from tests.tf_placer.search import killable_search
 from tests.tf_placer.search.killable_search import METHODS
 from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable

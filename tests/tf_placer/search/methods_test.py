@@ -10,8 +10,7 @@ import rich.console
 
 import tf_placer
 from tests.tf_placer.planners.full_devices import full_problem, sized_cluster
-from tests.tf_placer.problem.multi_branch import multi_branch_problem
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.problem.small_problems import branches_problem, multi_branch_problem, problem_of
 from tests.tf_placer.search.other_machine import OtherMachine
 from tests.tf_placer.search.small_learner import SMALL_HDP
 from tf_placer import workloads

@@ -12,14 +12,7 @@ import tf_placer
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
-from tf_placer.workloads.attention import (
-    BERT,
-    TRANSFORMER_XL,
-    RelativeAttention,
-    SegmentMemory,
-    TiedSoftmax,
-    bert,
-)
+from tf_placer.workloads import attention
 from tf_placer.workloads.convolutional import (
     AMOEBANET,
     NASNET,
@@ -33,6 +26,7 @@ from tf_placer.workloads.spec import Workload, WorkloadSpec
 
 Rows = Sequence[WorkloadSpec]
 _LOOPS = {"StatelessWhile", "While"}
+slow = pytest.mark.slow
 
 
 def built(rows: Sequence[WorkloadSpec], name: str) -> Workload:
@@ -51,8 +45,8 @@ def _firsts(stages: Sequence[str], names: Sequence[str]) -> list[int]:
 @pytest.mark.parametrize(
     ("rows", "names"),
     [
-        (BERT, ("bert_base", "bert_large")),
-        (TRANSFORMER_XL, ("transformer_xl_2", "transformer_xl_4", "transformer_xl_8")),
+        (attention.BERT, ("bert_base", "bert_large")),
+        (attention.TRANSFORMER_XL, ("transformer_xl_2", "transformer_xl_4", "transformer_xl_8")),
         (RESNET, ("resnet_152",)),
         (AMOEBANET, ("amoebanet",)),
         (NASNET, ("nasnet",)),
@@ -68,25 +62,17 @@ def test_each_has_its_forward_pass_and_a_small_twin(rows, names):
     ("rows", "name", "steps", "counts"),
     [
         # One in each layer, and one in the head.
-        pytest.param(BERT, "bert_base_small", 5, {"Erfc": 2 + 1}, marks=pytest.mark.medium),
-        pytest.param(TRANSFORMER_XL, "transformer_xl_2_small", 5, {}, marks=pytest.mark.medium),
+        pytest.param(attention.BERT, "bert_base_small", 5, {"Erfc": 2 + 1}, marks=pytest.mark.medium),
+        pytest.param(attention.TRANSFORMER_XL, "transformer_xl_2_small", 5, {}, marks=pytest.mark.medium),
         # 1 + 16 blocks x 3 + 4 shortcuts; each has a gradient for its weights. Of 152 layers the first few steps make
         # it worse.
-        pytest.param(
-            RESNET, "resnet_152_small", 8, {"Conv2D": 53, "Conv2DBackpropFilter": 53}, marks=pytest.mark.slow
-        ),
+        pytest.param(RESNET, "resnet_152_small", 8, {"Conv2D": 53, "Conv2DBackpropFilter": 53}, marks=slow),
         # A separable operation has two depthwise convolutions. 3 normal cells of 4 and 4 reductions of 4 operations.
         pytest.param(
-            AMOEBANET,
-            "amoebanet_small",
-            5,
-            {"DepthwiseConv2dNative": 2 * (3 * 4 + 4 * 4)},
-            marks=pytest.mark.slow,
+            AMOEBANET, "amoebanet_small", 5, {"DepthwiseConv2dNative": 2 * (3 * 4 + 4 * 4)}, marks=slow
         ),
         # The same of 5 operations each.
-        pytest.param(
-            NASNET, "nasnet_small", 5, {"DepthwiseConv2dNative": 2 * (3 * 5 + 4 * 5)}, marks=pytest.mark.slow
-        ),
+        pytest.param(NASNET, "nasnet_small", 5, {"DepthwiseConv2dNative": 2 * (3 * 5 + 4 * 5)}, marks=slow),
         pytest.param(WAVENET, "wavenet_2x18_small", 5, {}, marks=pytest.mark.slow),
     ],
 )
@@ -98,7 +84,7 @@ def test_the_small_twin_trains_and_every_stage_has_gradients(rows, name, steps, 
     item = Item.from_function(workload.function, *workload.example_args, name=name)
     _firsts(workload.stages, [op for op in item.index.names if op.startswith("gradient_tape/")])
     assert {op_type: item.index.op_types.count(op_type) for op_type in counts} == counts
-    if rows is TRANSFORMER_XL:
+    if rows is attention.TRANSFORMER_XL:
         memories = [v for v in item.variables if v.node.endswith("/memory")]
         assert [v.value.shape for v in memories] == [(4, 16, 64)] * 2
         # Made after steps of training, which have filled it.
@@ -111,9 +97,9 @@ def test_the_small_twin_trains_and_every_stage_has_gradients(rows, name, steps, 
 @pytest.mark.parametrize(
     ("rows", "name", "counts"),
     [
-        (BERT, "bert_large_small", {"Erfc": 4 + 1}),
+        (attention.BERT, "bert_large_small", {"Erfc": 4 + 1}),
         # A softmax for each layer's attention; that of the words is part of the loss.
-        (TRANSFORMER_XL, "transformer_xl_4_small", {"Softmax": 4}),
+        (attention.TRANSFORMER_XL, "transformer_xl_4_small", {"Softmax": 4}),
         pytest.param(RESNET, "resnet_152_small", {"Conv2D": 53}, marks=pytest.mark.slow),
         # Four pools of 3 by 3 in a reduction and two in a normal cell are maxima or means; one maximum a normal cell,
         # three a reduction.
@@ -139,7 +125,7 @@ def test_probabilities_are_those_of_the_embedding():
     embedding = keras.layers.Embedding(3, 2)
     embedding.build(None)
     embedding.set_weights([np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]], np.float32)])
-    layer = TiedSoftmax(embedding, name="tied")
+    layer = attention.TiedSoftmax(embedding, name="tied")
     # Logits are 0, log 2 and 2 log 3: shares of 1 + 2 + 9.
     given = np.log(np.array([[2.0, 3.0]], np.float32))
     np.testing.assert_allclose(layer(given), [[1 / 12, 2 / 12, 9 / 12]], rtol=1e-6)
@@ -148,7 +134,7 @@ def test_probabilities_are_those_of_the_embedding():
 
 
 def test_it_gives_what_came_before():
-    memory = SegmentMemory(3)
+    memory = attention.SegmentMemory(3)
     first, second = (np.arange(4, dtype=np.float32).reshape(1, 2, 2) + shift for shift in (1, 10))
     np.testing.assert_array_equal(memory(first, training=True), np.zeros([1, 3, 2]))
     held = np.array([[[0, 0], [1, 2], [3, 4]]], np.float32)
@@ -159,7 +145,7 @@ def test_it_gives_what_came_before():
 
 
 def test_a_segment_longer_than_the_memory():
-    memory = SegmentMemory(1)
+    memory = attention.SegmentMemory(1)
     memory(np.array([[[1.0], [2.0]]], np.float32), training=True)
     np.testing.assert_array_equal(memory(np.zeros([1, 2, 1], np.float32)), [[[2.0]]])
 
@@ -192,7 +178,7 @@ def test_it_is_the_formula():
     keras.utils.set_random_seed(0)
     random = np.random.default_rng(0)
     x, memory = (random.standard_normal((2, length, 8)).astype(np.float32) for length in (5, 3))
-    layer = RelativeAttention(heads=2)
+    layer = attention.RelativeAttention(heads=2)
     layer(x, memory)
     for weight in layer.weights:  # biases begin with zeros
         weight.assign(random.standard_normal(weight.shape).astype(np.float32))
@@ -201,9 +187,8 @@ def test_it_is_the_formula():
 
 
 def test_masked_tokens_are_the_labels():
-    (tokens, positions), labels = bert(
-        layers=1, width=8, heads=2, batch=3, length=20, vocabulary=50
-    ).example_args
+    model = attention.bert(layers=1, width=8, heads=2, batch=3, length=20, vocabulary=50)
+    (tokens, positions), labels = model.example_args
     assert positions.shape == labels.shape == (3, 3)  # 15 % of 20
     tokens, positions = tokens.numpy(), positions.numpy()
     assert (np.diff(positions, axis=1) > 0).all()
@@ -287,8 +272,7 @@ def test_parameters_of_nmt():
 
 @pytest.mark.medium
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "rnnlm_2" else pytest.mark.slow) for name in sorted(CELLS)],
+    "name", [pytest.param(name, marks=() if name == "rnnlm_2" else slow) for name in sorted(CELLS)]
 )
 def test_training_lowers_the_loss(name):
     step, args = workloads.function(name, **SMALLEST, optimizer="adam")
