@@ -326,5 +326,8 @@ def placement_of(
 def answers(model, signature: str, inputs: Mapping[str, np.ndarray]) -> dict[str, object]:
     """Bytes, or lists of strings, by output."""
     tensors = {name: tf.constant(value) for name, value in inputs.items()}
-    arrays = {key: value.numpy() for key, value in model.signatures[signature](**tensors).items()}
-    return {key: a.tolist() if a.dtype == object else a.tobytes() for key, a in arrays.items()}
+    return {key: bits(value.numpy()) for key, value in model.signatures[signature](**tensors).items()}
+
+
+def bits(value: np.ndarray) -> object:
+    return value.tolist() if value.dtype == object else value.tobytes()
