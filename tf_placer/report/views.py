@@ -136,7 +136,7 @@ def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | No
 
 
 def _section(
-    outcome: Outcome, name: str, program: str, verdict: str, notes: tuple[str, ...], apply: tuple[HowTo, ...]
+    outcome: Outcome, name: str, program: str, said: str, lines: tuple[str, ...], apply: tuple[HowTo, ...]
 ) -> Section:
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
@@ -174,8 +174,8 @@ def _section(
         name=name,
         title=f"{program} on {problem.cluster.name}{in_parts}: {problem.num_ops:,} ops in {problem.num_units:,} units "
         f"(ops that must share a device are one unit){origin}",
-        headline=verdict,
-        notes=notes,
+        headline=said,
+        notes=lines,
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
