@@ -1,7 +1,7 @@
 """A problem, small settings of all agents, and times, that the tests of learners share."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -90,6 +90,16 @@ def copy_weights(source: Any, target: Any) -> None:
     """Gives a module the trainable variables of another one, which may be of another problem."""
     for variable, value in zip(target.trainable_variables, weights(source), strict=True):
         variable.assign(value)
+
+
+def in_turn(first: Any, second: Any, evaluate: Evaluate, rounds: int) -> Iterator[list[Proposal]]:
+    """Updates of two learners by one set of weights, which goes from each to the other."""
+    for _ in range(rounds):
+        proposals = []
+        for learner, other in ((first, second), (second, first)):
+            copy_weights(other.policy, learner.policy)
+            proposals.append(update(learner, evaluate))
+        yield proposals
 
 
 def moved(module: Any, before: list[np.ndarray]) -> bool:

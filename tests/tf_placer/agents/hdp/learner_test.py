@@ -12,6 +12,7 @@ from tests.tf_placer.agents.small_learners import (
     OTHER,
     PROBLEM,
     SMALL,
+    in_turn,
     off_device,
     small_learner,
     update,
@@ -184,12 +185,9 @@ def test_a_part_of_the_samples_changes_the_best_so_far():
 @pytest.mark.slow
 def test_one_set_of_weights_learns_on_two_problems_in_turn():
     changes = {"placements": 32, "learning_rate": 1e-2}
-    first = plain_learner(1, **changes)
-    second = plain_learner(1, OTHER, first.policy, **changes)
-    means = []
-    for _ in range(40):
-        rows = [update(learner, off_device(1)).placements for learner in (first, second)]
-        means.append([float(tf.reduce_mean(off_device(1)(each)[0])) for each in rows])
+    learners = plain_learner(1, **changes), plain_learner(1, OTHER, **changes)
+    rounds = in_turn(*learners, off_device(1), 40)
+    means = [[float(tf.reduce_mean(off_device(1)(each.placements)[0])) for each in pair] for pair in rounds]
     # At the start about nine tenths of both are on device 1.
     assert min(means[0]) > 1.6 and np.mean(means[-5:], axis=0).max() < 1.1, means[::5]
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tests.tf_placer.agents.small_learners import (
     OTHER,
     PROBLEM,
+    in_turn,
     off_device,
     small_learner,
     update,
@@ -114,11 +115,9 @@ def test_where_the_end_alone_counts_only_ends_are_evaluated():
 @pytest.mark.slow
 def test_one_set_of_weights_learns_on_two_problems_in_turn():
     changes = {"learning_rate": 1e-2, "begin": "plan", "keep_probability": 0.0}
-    first = small_learner("placeto", device=1, **changes)
-    second = small_learner("placeto", OTHER, 1, first.policy, **changes)
+    learners = small_learner("placeto", device=1, **changes), small_learner("placeto", OTHER, 1, **changes)
     means = []
-    for _ in range(40):
-        pair = [update(learner, off_device(1)) for learner in (first, second)]
+    for pair in in_turn(*learners, off_device(1), 40):
         runtime_s = [off_device(1)(proposal.placements)[0].numpy() for proposal in pair]
         means.append([t[p.actions.row[:, -1]].mean() for p, t in zip(pair, runtime_s, strict=True)])
     # At the start half and a third of the groups are on device 1.
