@@ -20,7 +20,7 @@ from tf_placer.agents.hdp_policy import (
     hdp_start,
 )
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec
+from tf_placer.base.method_spec import Kind, method
 from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -201,8 +201,16 @@ class Lesson(NamedTuple):
     moves_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
 
 
+@method(
+    "hdp",
+    Kind.LEARNED,
+    config=HdpConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions=VERSIONS,
+)
 class HdpLearner(learner.PolicyLearner):
-    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
+    """Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).
 
     gradient_groups  = grad log p(g) 1/k sum_j A_j
     gradient_devices = 1/k sum_j grad log p(d_j | g) A_j,   A = R - moving average of R
@@ -336,15 +344,3 @@ class HdpLearner(learner.PolicyLearner):
             taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
             advantage = tf.reduce_mean(taught, axis=1)
         return loss + learner.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
-
-
-SPEC = MethodSpec(
-    name="hdp",
-    kind=Kind.LEARNED,
-    summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
-    build=HdpLearner,
-    config=HdpConfig,
-    ignores=("what does not fit in its groups",),
-    uses_start=True,
-    versions=VERSIONS,
-)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tf_placer.agents import features, learner
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
@@ -250,8 +250,21 @@ class Executed(NamedTuple):
     log_prob: tf.Tensor
 
 
+@method(
+    "mars",
+    Kind.LEARNED,
+    config=MarsConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={
+        "network": 3,
+        "features": features.FEATURES_VERSION,
+        "relative features": features.RELATIVE_VERSION,
+    },
+    student=MarsStudent,
+)
 class MarsLearner(learner.PolicyLearner):
-    """Trains a ``MarsPolicy`` on one problem (Lan et al. 2021, section 3).
+    """Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
@@ -352,20 +365,3 @@ class MarsLearner(learner.PolicyLearner):
             loss += learner.cross_entropy_loss(plans, self.best.known)
         entropy = decoded.entropy()[0, :samples] / actions.shape[1]
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
-
-
-SPEC = MethodSpec(
-    name="mars",
-    kind=Kind.LEARNED,
-    summary="Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).",
-    build=MarsLearner,
-    config=MarsConfig,
-    ignores=("single units of a group",),
-    uses_start=True,
-    versions={
-        "network": 3,
-        "features": features.FEATURES_VERSION,
-        "relative features": features.RELATIVE_VERSION,
-    },
-    student=MarsStudent,
-)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_placer.agents import learner
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.group_search import CONVERGED, GroupedPlans, table_near, toward_elites
 from tf_placer.problem.problem import Problem
 
@@ -89,8 +89,9 @@ class PostConfig(Settings):
     exploration: ClassVar[float] = 0.1  # of the paper's preset, at first
 
 
+@method("post", Kind.LEARNED, config=PostConfig, ignores=("single units", "order"), versions={"table": 3})
 class PostLearner(learner.PolicyLearner):
-    """Trains a ``PostPolicy`` on one problem (Gao, Chen & Li 2018, algorithm 1).
+    """Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).
 
     After each batch of K samples, several gradient steps on
 
@@ -214,14 +215,3 @@ class PostLearner(learner.PolicyLearner):
         batches, samples = self.times.shape
         self.drawn.assign(tf.zeros([batches, samples, len(self._legal)], tf.int32))
         self.times.assign(np.full([batches, samples], np.inf))
-
-
-SPEC = MethodSpec(
-    name="post",
-    kind=Kind.LEARNED,
-    summary="Post: a table of probabilities, cross-entropy minimization and PPO steps (Gao, Chen & Li 2018).",
-    build=PostLearner,
-    config=PostConfig,
-    ignores=("single units", "order"),
-    versions={"table": 3},
-)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_placer.agents import learner
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, Groups, JointPlans, expanded, ordered_groups, unit_groups
 from tf_placer.problem.problem import Problem
 
@@ -92,8 +92,16 @@ class TabularConfig(Settings):
     failing_reward: ClassVar[float] = -10.0
 
 
+@method(
+    "tabular",
+    Kind.LEARNED,
+    config=TabularConfig,
+    ignores=("single units", "order"),
+    uses_start=True,
+    versions={"table": 1},
+)
 class TabularLearner(learner.PolicyLearner):
-    """Teaches a ``TabularPolicy`` on one problem; placements that do not run teach REINFORCE alone."""
+    """A table of logits over groups of units, without a network: REINFORCE (Williams 1992) or CEM."""
 
     def __init__(self, problem: Problem, config: TabularConfig, warm_start: learner.WarmStart, seed: int):
         is_joint = config.tasks != DEVICES
@@ -171,15 +179,3 @@ class TabularLearner(learner.PolicyLearner):
                 tf.add_n([table.score(*part) for table, *part in parts]), advantage, weight
             )
         )
-
-
-SPEC = MethodSpec(
-    name="tabular",
-    kind=Kind.LEARNED,
-    summary="A table of logits over groups of units, without a network: REINFORCE (Williams 1992) or CEM.",
-    build=TabularLearner,
-    config=TabularConfig,
-    ignores=("single units", "order"),
-    uses_start=True,
-    versions={"table": 1},
-)

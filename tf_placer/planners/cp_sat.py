@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.planner import Resumable, Round
@@ -168,8 +168,17 @@ class CpSatConfig(Settings):
     effort: float = setting(0.5, least=0.001, most=3600)
 
 
+@method(
+    "cp_sat",
+    Kind.IMPROVING,
+    config=CpSatConfig,
+    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+    uses_start=True,
+)
 class CpSat(Resumable):
-    """CP-SAT looks for plans in a relaxed model (``window_model``), and what times them has the last word.
+    """Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.
+
+    Plans are solutions of a relaxed model (``window_model``), and what times them has the last word.
 
     On a small program it looks for plans that take less there than the best known one and have not been tried: a
     logic-based Benders decomposition (Hooker & Ottosson 2003). Where none are left, the best is the simulator's
@@ -247,14 +256,3 @@ class CpSat(Resumable):
             self.proven_bound_ns = math.ceil(self._best_s * 1e9 - 1e-3)  # there is no other placement
         if self._whole:
             self._tried = np.unique(np.concatenate([self._tried, rows]), axis=0)
-
-
-SPEC = MethodSpec(
-    name="cp_sat",
-    kind=Kind.IMPROVING,
-    summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
-    build=CpSat,
-    config=CpSatConfig,
-    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
-    uses_start=True,
-)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, Role, Settings, method, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
 from tf_placer.ops.simulator import NEVER, Chains, ChainSearch
@@ -306,17 +306,19 @@ class SimulatedMemetic:
         return level
 
 
-SPEC = MethodSpec(
-    name="memetic",
-    kind=Kind.IMPROVING,
-    summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
-    # An evaluator that is no simulator makes too few evaluations for levels and several chains.
-    build=lambda problem, config, start, seed: local_search.LocalSearch(
-        problem, local_search.LocalSearchConfig(chains=1, late=config.late), start, seed
-    ),
+@method(
+    "memetic",
+    Kind.IMPROVING,
+    {Role.MEMBER, Role.LEAD},
     config=MemeticConfig,
     build_inside=SimulatedMemetic,
-    roles=frozenset({Role.MEMBER, Role.LEAD}),
     uses_start=True,
     versions={"memetic": STATE_VERSION},
 )
+def memetic(
+    problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int
+) -> local_search.LocalSearch:
+    """Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989)."""
+    # An evaluator that is no simulator makes too few evaluations for levels and several chains.
+    chain = local_search.LocalSearchConfig(chains=1, late=config.late)
+    return local_search.LocalSearch(problem, chain, start, seed)

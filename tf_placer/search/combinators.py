@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, method, setting
 from tf_placer.planners.local_search import OrderSearch
-from tf_placer.planners.memetic import SPEC as LEADING
+from tf_placer.planners.memetic import STATE_VERSION
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
@@ -233,16 +233,17 @@ def _share(before_s: float, after_s: float) -> float:
     return 1 - after_s / before_s if before_s else 0.0
 
 
-SPEC = MethodSpec(
-    name=methods.DEFAULT,
-    kind=Kind.OWN_ROUNDS,
-    summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
-    build=lambda context, config: Portfolio(methods.having(Role.MEMBER), config, context).rounds(),
+@method(
+    methods.DEFAULT,
+    Kind.OWN_ROUNDS,
+    {Role.DEFAULT},
     config=PortfolioConfig,
-    roles=frozenset({Role.DEFAULT}),
     uses_start=True,
-    versions={"race": RACE_VERSION, **LEADING.versions},
+    versions={"race": RACE_VERSION, "memetic": STATE_VERSION},
 )
+def portfolio(context: Context, config: PortfolioConfig) -> Iterator[Round]:
+    """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001)."""
+    return Portfolio(methods.having(Role.MEMBER), config, context).rounds()
 
 
 _TRIED = 8  # plans on which every rule is tried at first

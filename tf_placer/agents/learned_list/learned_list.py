@@ -12,7 +12,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, Role, Settings, method, setting
 from tf_placer.evaluation.simulated import Evaluator, search_simulator
 from tf_placer.grouper.groups import Groups, ordered_groups, repeated_groups
 from tf_placer.grouper.memory_repair import repairs
@@ -369,8 +369,17 @@ class LearnedListStudent(snt.Module):
         return tf.constant(lesson.losses(self.policy.rules.numpy()).min(), tf.float32)
 
 
+@method(
+    "learned_list",
+    Kind.IMPROVING,
+    config=LearnedListConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    roles={Role.MEMBER, Role.OPENING},
+    versions={"rules": 3},
+    student=LearnedListStudent,
+)
 class LearnedList:
-    """Searches the rules of a list scheduler, from rules on that were learned on other programs.
+    """A list scheduler; its rules were learned on other programs, and are searched for on this one.
 
     Groups of units are placed one after the other, each on the device with the largest sum of features: its work, its
     contents, the traffic, when the group would be done, and where its like in other layers went. Coefficients depend on
@@ -437,16 +446,3 @@ class LearnedList:
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])
         self._fastest, self._fastest_s = np.array(state["fastest"], np.int32), float(state["fastest_s"])
-
-
-SPEC = MethodSpec(
-    name="learned_list",
-    kind=Kind.IMPROVING,
-    summary="A list scheduler; its rules were learned on other programs, and are searched for on this one.",
-    build=LearnedList,
-    config=LearnedListConfig,
-    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
-    roles=frozenset({Role.MEMBER, Role.OPENING}),
-    versions={"rules": 3},
-    student=LearnedListStudent,
-)
