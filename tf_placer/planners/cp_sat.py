@@ -122,34 +122,16 @@ class SolverProcess:
         )
         weakref.finalize(self, self._process.communicate)  # it stops when it has no more to read
 
-    def solve(
-        self,
-        window: Window,
-        under_ns: int | None,
-        forbidden: np.ndarray,
-        hint: np.ndarray,
-        effort: float,
-        seed: int,
-        early: bool = False,
-        on_clock: bool = False,
-    ) -> dict[str, Any]:
-        """Answer of ``WindowModel.solve``, ``devices`` [K, U'] as an array.
+    def solve(self, window: Window, **request: Any) -> dict[str, Any]:
+        """Answer of ``WindowModel.solve``, ``devices`` [K, U'] as an array; ``request`` is what it and the model take.
 
         Raises:
           RuntimeError: the solver has died.
         """
-        request = {
-            "window": window.description(),
-            "under_ns": under_ns,
-            "forbidden": forbidden.tolist(),
-            "hint": hint.tolist(),
-            "effort": effort,
-            "seed": seed,
-            "early": early,
-            "on_clock": on_clock,
-        }
+        options = {"under_ns": None, "forbidden": [], "early": False, "on_clock": False, **request}
+        question = json.dumps({"window": window.description(), **options}, default=np.ndarray.tolist)
         assert self._process.stdin is not None and self._process.stdout is not None  # they are pipes
-        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -227,16 +209,16 @@ class CpSat(Resumable):
             start_ns, end_ns = np.asarray(step.start_ns)[0], np.asarray(step.end_ns)[0]
             first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
             window = stretch(problem, self._best, start_ns, end_ns, first, size)
-            nothing = np.zeros((0, len(window.units)), np.int64)
             seed, hint = int(self._generator.integers(2**31 - 1)), self._best[window.units]
-            answer = self._solver.solve(window, None, nothing, hint, self._effort, seed, early=True)
+            answer = self._solver.solve(window, hint=hint, effort=self._effort, seed=seed, early=True)
             rows = np.repeat(self._best[np.newaxis], max(len(answer["devices"]), 1), axis=0)
             if len(answer["devices"]):
                 rows[:, window.units] = answer["devices"]
             return np.stack([self._certain(row) for row in rows])
         under = None if math.isinf(self._best_s) else math.ceil(self._best_s * 1e9 - 1e-3)
         seed = int(self._generator.integers(2**31 - 1))
-        answer = self._solver.solve(whole(self._problem), under, self._tried, self._best, self._effort, seed)
+        request = {"forbidden": self._tried, "hint": self._best, "effort": self._effort, "seed": seed}
+        answer = self._solver.solve(whole(self._problem), under_ns=under, **request)
         devices = answer["devices"]
         if under is not None:
             # What was tried takes at least ``under``, all else at least the solver's bound.
