@@ -345,14 +345,10 @@ class SequencePolicy(snt.Module):
     """p(devices | groups) of one sequence of groups, decoded by a ``Seq2SeqPlacer``: M is 1.
 
     Each group draws a device that is legal for all its units. Inputs have ``choices``, ``group_of_unit`` and
-    ``only_device``.
+    ``only_device``; ``embed(inputs)`` gives embeddings [G, F] of the groups, all that the placer sees of the graph.
     """
 
     placer: Seq2SeqPlacer
-
-    def embed(self, inputs: Any) -> tf.Tensor:
-        """[G, F] embeddings of the groups: all that the placer sees of the graph."""
-        raise NotImplementedError
 
     def sample(self, inputs: Any, count: int, seed: tf.Tensor, groups: tf.Tensor | None = None) -> Decoded:
         """Draws placements of embedded groups [G, F] (default: ``embed``): actions [1, count, G]."""

@@ -298,9 +298,7 @@ class MarsLearner(learner.PolicyLearner):
         placements = self.policy.placements(self.inputs, drawn.actions[0])
         return learner.Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
-    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step for each minibatch, which are traced one by one."""
-        self._learn(actions, runtime_s, valid)
+    learn = learner.PolicyLearner.learn.python_function  # steps for minibatches are traced one by one
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         advantage_of = self.baseline.advantage if self._is_paper else learner.standardized_advantage

@@ -497,9 +497,7 @@ class PlacetoLearner(learner.PolicyLearner):
             Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements
         )
 
-    def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from step times [B] of episodes; the values of states are not traced."""
-        self._learn(actions, runtime_s, valid)
+    learn = learner.PolicyLearner.learn.python_function  # the values of states are not traced
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         self._step(actions.episodes, tf.gather(reward, actions.row))

@@ -131,7 +131,7 @@ class PostLearner(learner.PolicyLearner):
     def learn(self, actions: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Takes PPO steps on this batch, and the cross-entropy step when due."""
         config, batches = self._config, self.times.shape[0]
-        self._learn(actions, tf.convert_to_tensor(runtime_s), valid)
+        learner.PolicyLearner.learn.python_function(self, actions, tf.convert_to_tensor(runtime_s), valid)
         if config.cross_every and not int(self.updates) % batches:
             # The table moves to the elites of the last batches, and the uniform one is mixed in.
             times = self.times.numpy().reshape(-1)
