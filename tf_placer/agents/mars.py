@@ -12,7 +12,6 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents import features, learner
-from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import Groups, unit_groups
@@ -43,7 +42,9 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    weights: str = setting("", remedy=WEIGHTS_REMEDY)  # of `train`, for the encoder; "": it is pre-trained
+    weights: str = setting(
+        "", remedy=features.WEIGHTS_REMEDY
+    )  # of `train`, for the encoder; "": it is pre-trained
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
@@ -104,12 +105,12 @@ class UnitEncoder(snt.Module):
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
 
 
-def mars_kind(config: MarsConfig) -> PolicyKind:
+def mars_kind(config: MarsConfig) -> features.PolicyKind:
     """The kind of the encoder of a ``MarsPolicy`` with these settings."""
     shaping = ("type_embedding", "encoder_width", "encoder_layers")
     settings = {name: getattr(config, name) for name in shaping}
     versions = {"network": _ENCODER_VERSION, "relative features": features.RELATIVE_VERSION}
-    return PolicyKind(UnitEncoder.__name__, versions, settings)
+    return features.PolicyKind(UnitEncoder.__name__, versions, settings)
 
 
 SUMMARY_WIDTH = features.RELATIVE_WIDTH + 3
@@ -278,7 +279,7 @@ class MarsLearner(learner.PolicyLearner):
         inputs = mars_inputs(problem, groups, start, config, seed)
         policy = MarsPolicy(config, seed)
         if config.weights:
-            restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
+            features.restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
         elif config.pretrain_iterations:
             student = MarsStudent(config, seed, policy.encoder)
             for _ in range(config.pretrain_iterations):

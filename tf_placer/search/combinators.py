@@ -16,9 +16,8 @@ from tf_placer.planners.memetic import STATE_VERSION
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
-from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
-from tf_placer.search.round import Best, Context, Round, Run, evaluated
+from tf_placer.search.round import Best, Checkpoint, Context, Round, Run, evaluated
 from tf_placer.transform.split.plans import handed_to_hosts
 
 HANDED = "host_cut"  # what found the plans of ``handed_to_hosts``

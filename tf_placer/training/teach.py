@@ -23,7 +23,7 @@ from tf_placer.grouper.groups import DEVICES, FUSION, Groups, JointPlans
 from tf_placer.planners.order import priorities
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.checkpoint import Checkpoint
+from tf_placer.search.round import Checkpoint
 from tf_placer.search.search import search
 
 _SAVED_EVERY_S = 30.0

@@ -9,8 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents import learner
-from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION, with_drawn_numbers
+from tf_placer.agents import features, learner
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -23,14 +22,6 @@ from tf_placer.agents.go.policy import (
     go_inputs,
     go_kind,
 )
-from tf_placer.agents.weights import (
-    SHIPPED,
-    WEIGHTS_REMEDY,
-    PolicyKind,
-    restore_weights,
-    weights_header,
-    weights_path,
-)
 from tf_placer.base import arguments, masked
 from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
@@ -41,13 +32,15 @@ _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
 _LARGEST = 2**25  # most numbers in a layer's attention at once
 
 
-def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
+def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, features.PolicyKind]:
     """The policy that decides ``config.tasks``, and the kind of its weights."""
     kind = go_kind(config)
     if config.tasks == DEVICES:
         return GoPolicy(config, seed), kind
     settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
-    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
+    return MultiTaskPolicy(config, seed), features.PolicyKind(
+        MultiTaskPolicy.__name__, kind.versions, settings
+    )
 
 
 def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
@@ -130,7 +123,7 @@ class GoStudent(snt.Module):
     def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
         """Mean over the tasks."""
         numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
-        inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
+        inputs = lesson.inputs._replace(graph=features.with_drawn_numbers(lesson.inputs.graph, numbers))
         plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
         terms = []
         if DEVICES in self.tasks:
@@ -185,10 +178,14 @@ class Drawn(NamedTuple):
     "go",
     Kind.LEARNED,
     config=GoConfig,
-    default=GoConfig(weights=SHIPPED),
+    default=GoConfig(weights=features.SHIPPED),
     ignores=("what does not fit in its groups",),
     uses_start=True,
-    versions={"network": NETWORK_VERSION + 2, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
+    versions={
+        "network": NETWORK_VERSION + 2,
+        "features": features.FEATURES_VERSION,
+        "relative": features.RELATIVE_VERSION,
+    },
     student=GoStudent,
 )
 class GoLearner(learner.PolicyLearner):
@@ -212,13 +209,13 @@ class GoLearner(learner.PolicyLearner):
         policy, kind = made(config, seed)
         if config.weights:
             # Weights of all tasks, or those of the placement alone.
-            path = weights_path(config.weights, __file__)
+            path = features.weights_path(config.weights, __file__)
             if isinstance(policy, MultiTaskPolicy):
-                self._levels_are_taught = weights_header(path).get("policy") == kind.policy
+                self._levels_are_taught = features.weights_header(path).get("policy") == kind.policy
             if self._levels_are_taught:
-                restore_weights(path, kind, policy)
+                features.restore_weights(path, kind, policy)
             else:
-                restore_weights(path, go_kind(config), placement_of(policy))
+                features.restore_weights(path, go_kind(config), placement_of(policy))
         inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
@@ -377,7 +374,7 @@ class GoZeroShotConfig(Settings):
     """Settings of ``go_zero_shot``."""
 
     # File that ``train`` wrote, for a policy with GO's own settings; "shipped" comes with tf_placer.
-    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    weights: str = setting("shipped", remedy=features.WEIGHTS_REMEDY)
     # Decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
     tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
     samples: int = setting(64, least=1)  # B, number of plans; the first is the likeliest
@@ -385,7 +382,7 @@ class GoZeroShotConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        arguments.text("weights", self.weights, f'{WEIGHTS_REMEDY}, or "shipped"')
+        arguments.text("weights", self.weights, f'{features.WEIGHTS_REMEDY}, or "shipped"')
 
 
 def _likeliest_then_draws(
@@ -418,7 +415,7 @@ def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig()
     """
     policy_config = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
     policy, kind = made(policy_config, seed=0)
-    restore_weights(weights_path(config.weights, __file__), kind, policy)
+    features.restore_weights(features.weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, policy_config.most_nodes)
     inputs = go_inputs(nodes)
     devices = _likeliest_then_draws(policy, inputs, config.samples, config.steps, tf.constant([seed, 0x25]))

@@ -11,7 +11,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
+from tf_placer.agents.features import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
 from tf_placer.base.method_spec import Kind, Role, Settings, method, setting
 from tf_placer.evaluation.simulated import Evaluator, search_simulator
 from tf_placer.grouper.groups import Groups, ordered_groups, repeated_groups
