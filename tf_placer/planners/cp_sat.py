@@ -123,7 +123,7 @@ class SolverProcess:
         weakref.finalize(self, self._process.communicate)  # it stops when it has no more to read
 
     def solve(self, window: Window, **request: Any) -> dict[str, Any]:
-        """Answer of ``WindowModel.solve``, ``devices`` [K, U'] as an array; ``request`` is what it and the model take.
+        """Answer of ``WindowModel.solve`` to a request, ``devices`` [K, U'] as an array.
 
         Raises:
           RuntimeError: the solver has died.

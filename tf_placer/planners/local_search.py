@@ -1,4 +1,4 @@
-"""Local search over connected pieces of the program, and the plans of whole layers that it makes of others."""
+"""Local search over connected pieces of the program, and plans of whole layers made of others."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ class _Step:
 
 
 def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N] bytes of the outputs of ops that the backward pass reads, and of those alone that it reads.
+    """[N] bytes of all outputs of ops of which the backward pass reads some, and of the outputs read there alone.
 
     Only of ops that may lose them; views have none.
     """
