@@ -221,7 +221,8 @@ class HdpLearner(learner.PolicyLearner):
         # A problem of more kinds of units than groups has more groups.
         policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
         # A Grouper that leans to groups begins with small logits of its own.
-        policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
+        for variable in policy.grouper.logits.trainable_variables if config.group_probability else ():
+            variable.assign(0.1 * variable)
         super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
         # B = 2 k where half of the samples change the best plan, else k.
         self.samples_per_update = (1 + config.incumbent) * config.placements

@@ -97,10 +97,6 @@ class UnitEncoder(snt.Module):
         """[U, H] from any columns [U, F]."""
         return self._network(columns, graph.edges)
 
-    def __call__(self, graph: features.GraphInputs) -> tf.Tensor:
-        """[U, H]."""
-        return self.encode(self.columns(graph), graph)
-
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
 
@@ -183,7 +179,7 @@ class MarsPolicy(features.SequencePolicy):
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
-        units = self.encoder(inputs.graph)
+        units = self.encoder.encode(self.encoder.columns(inputs.graph), inputs.graph)
         groups = inputs.summaries.shape[0]
         weighed = inputs.share_of_unit[:, tf.newaxis] * units
         mean = tf.math.unsorted_segment_sum(weighed, inputs.group_of_unit, groups + 1)

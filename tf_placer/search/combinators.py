@@ -12,12 +12,12 @@ import numpy as np
 
 from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, method, setting
 from tf_placer.planners.local_search import OrderSearch
-from tf_placer.planners.memetic import STATE_VERSION
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
+from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, SEARCHED_ORDER, configured
-from tf_placer.search.round import Best, Checkpoint, Context, Round, Run, evaluated
+from tf_placer.search.round import Best, Context, Round, Run, evaluated
 from tf_placer.transform.split.plans import handed_to_hosts
 
 HANDED = "host_cut"  # what found the plans of ``handed_to_hosts``
@@ -86,8 +86,16 @@ class _Arm:
         self._checkpoint = Checkpoint(state=_below("planner.", arrays))
 
 
+@method(
+    methods.DEFAULT,
+    Kind.OWN_ROUNDS,
+    {Role.DEFAULT},
+    config=PortfolioConfig,
+    uses_start=True,
+    versions={"race": RACE_VERSION, **methods.find("memetic").versions},
+)
 class Portfolio:
-    """Races methods of the table inside one search.
+    """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).
 
     One method may open (``Role.OPENING``): its training on other programs shows in its first plans. Then come
     constructive methods, as long as they are cheap and no more than one start is given, and minimum cuts of the best
@@ -98,12 +106,15 @@ class Portfolio:
     Where several starts are given an arm begins at those. With a budget of evaluations nothing depends on the clock.
     """
 
-    def __init__(self, members: Sequence[MethodSpec], config: PortfolioConfig, context: Context) -> None:
-        """Makes nothing yet.
+    def __init__(
+        self, context: Context, config: PortfolioConfig, members: Sequence[MethodSpec] | None = None
+    ) -> None:
+        """Makes nothing yet; None for those of the table (``Role.MEMBER``).
 
         Constructive members are tried in their order. Of the improving ones the first arm is the leading one
         (``Role.LEAD``), else the first that continues from a plan.
         """
+        members = methods.having(Role.MEMBER) if members is None else members
         self._config = config
         self._context = context
         self._constructive = [spec for spec in members if spec.kind is Kind.CONSTRUCTIVE]
@@ -120,7 +131,7 @@ class Portfolio:
         self._until = -1.0  # share of the budget at which the turn ends
         self._before_s = math.inf  # the best when the turn began
 
-    def rounds(self) -> Iterator[Round]:
+    def __iter__(self) -> Iterator[Round]:
         """The rounds, from where the search was interrupted."""
         context, config = self._context, self._config
         context.checkpoint.track_state(self)
@@ -230,19 +241,6 @@ def _share(before_s: float, after_s: float) -> float:
     if math.isinf(before_s):
         return 0.0 if math.isinf(after_s) else 1.0
     return 1 - after_s / before_s if before_s else 0.0
-
-
-@method(
-    methods.DEFAULT,
-    Kind.OWN_ROUNDS,
-    {Role.DEFAULT},
-    config=PortfolioConfig,
-    uses_start=True,
-    versions={"race": RACE_VERSION, "memetic": STATE_VERSION},
-)
-def portfolio(context: Context, config: PortfolioConfig) -> Iterator[Round]:
-    """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001)."""
-    return Portfolio(methods.having(Role.MEMBER), config, context).rounds()
 
 
 _TRIED = 8  # plans on which every rule is tried at first

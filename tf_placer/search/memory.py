@@ -205,22 +205,14 @@ def recomputation(
     if plan is None:
         plans, peaks = _plain_plans(problem)
         plan = plans[fullest_share(cluster, peaks).argmin()]
-    step, trials = _Step(problem, passes, plan), dict[object, tuple[float, float, _Choice]]()
+    step = _Step(problem, passes, plan)
     if step.share <= 1:
         return item, None
     may = recomputable(item, passes) if recomputes else nothing
     may_park = parkable(item, passes) if parks else nothing
     held, read = _held_bytes(problem, passes, may | may_park)
 
-    def judged(choice: _Choice) -> tuple[float, float, _Choice]:
-        """Share of its memory that the fullest device takes, and time that is added."""
-        key = frozenset(choice.ops), choice.parked
-        if key not in trials:
-            step_s, share = step.measured(choice)
-            trials[key] = share, excess(step_s, step.seconds), choice
-        return trials[key]
-
-    ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
+    ranked = [step.judged(choice) for choice in _choices(problem, may, held, passes)]
     nothing_again = ranked[0][2]
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
@@ -234,7 +226,7 @@ def recomputation(
             parked_set = step.fetched(
                 nothing_again.parking(parking[: np.searchsorted(parked_share, share) + 1])
             )
-            ranked += [judged(choice.parking(parked_set)) for choice in front]
+            ranked += [step.judged(choice.parking(parked_set)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -245,7 +237,7 @@ def recomputation(
         for op in generator.choice(toggles, _TOGGLES // problem.num_ops + _LEAST_TOGGLES).tolist():
             on_host = bool(is_large[op] and (not may[op] or generator.integers(2)))
             toggled = best[2].toggled(op, on_host)
-            row = judged(toggled) if toggled.ops or toggled.parked else best
+            row = step.judged(toggled) if toggled.ops or toggled.parked else best
             if (max(row[0], most), row[1]) <= (max(best[0], most), best[1]):
                 best = row
         ops, parked = best[2].ops, tuple(step.fetched(best[2]).items())
@@ -322,13 +314,18 @@ class _Step:
         schedule = SimulatedEvaluator(problem).schedule(plan[np.newaxis])
         self._start_ns, self.end_ns = schedule.start_ns.numpy()[0], schedule.end_ns.numpy()[0]  # [N]
         self.seconds, self.share = _time_and_share(problem, plan)
+        self._trials: dict[object, tuple[float, float, _Choice]] = {}
 
-    def measured(self, choice: _Choice) -> tuple[float, float]:
-        """Time and share (``_time_and_share``) of the step by a choice."""
-        changed = with_copies(self._problem, self._passes, choice.ops, self.fetched(choice))
-        host = self._problem.cluster.host or 0
-        copies = np.full(changed.num_units - len(self._plan), host)
-        return _time_and_share(changed, np.concatenate([self._plan, copies]).astype(np.int32))
+    def judged(self, choice: _Choice) -> tuple[float, float, _Choice]:
+        """Share of its memory that the fullest accelerator takes by a choice, and the share of time that is added."""
+        key = frozenset(choice.ops), choice.parked
+        if key not in self._trials:
+            changed = with_copies(self._problem, self._passes, choice.ops, self.fetched(choice))
+            copies = np.full(changed.num_units - len(self._plan), self._problem.cluster.host or 0)
+            row = np.concatenate([self._plan, copies]).astype(np.int32)
+            step_s, share = _time_and_share(changed, row)
+            self._trials[key] = share, excess(step_s, self.seconds), choice
+        return self._trials[key]
 
     def fetched(self, choice: _Choice) -> dict[int, int]:
         """Parked op -> the late op after which its output comes back, in time for the first reader.

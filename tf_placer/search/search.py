@@ -27,6 +27,7 @@ from tf_placer.problem.bounds import lower_bounds, shortage
 from tf_placer.problem.placement import Decisions, Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
+from tf_placer.search.checkpoint import Checkpoint
 from tf_placer.search.combinators import under_orders
 from tf_placer.search.memory import least_memory, room_needed
 from tf_placer.search.methods import (
@@ -42,7 +43,7 @@ from tf_placer.search.methods import (
     recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult
-from tf_placer.search.round import Checkpoint, Context, Run, Starts, evaluated
+from tf_placer.search.round import Context, Run, Starts, evaluated
 
 Start = Placement | np.ndarray | Sequence[Placement]
 JOURNAL = "measured.jsonl"

@@ -33,7 +33,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.journal import JournaledEvaluator
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.search import methods, recorder
-from tf_placer.search.round import FILE_NAME, Checkpoint, Starts
+from tf_placer.search.checkpoint import FILE_NAME, Checkpoint
+from tf_placer.search.round import Starts
 from tf_placer.search.search import JOURNAL, NothingFits, search
 
 IDENTITY = {"method": "hdp", "seed": 3}

@@ -68,7 +68,7 @@ def arm(name: str, row: np.ndarray) -> MethodSpec:
 
 def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
     spec = dataclasses.replace(methods.find("auto"), default=PortfolioConfig(**{"head": 0.0, **settings}))
-    return dataclasses.replace(spec, build=lambda context, own: Portfolio(members, own, context).rounds())
+    return dataclasses.replace(spec, build=lambda context, own: Portfolio(context, own, members))
 
 
 def test_the_best_plan_is_the_optimum():

@@ -13,8 +13,9 @@ from tf_placer.base import interrupt
 from tf_placer.base.interrupt import stoppable
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.placement import Decisions
+from tf_placer.search.checkpoint import FILE_NAME
 from tf_placer.search.recorder import Progress
-from tf_placer.search.round import FILE_NAME, evaluated
+from tf_placer.search.round import evaluated
 from tf_placer.search.search import evaluate_given, search
 
 PAIR = problem_of([100, 300], [])
