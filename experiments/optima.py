@@ -193,9 +193,9 @@ def row(instance: Instance, seconds: float, seed: int) -> Row:
     problem, best_s = instance.problem, instance.best_s
     solved = proven = float("nan")
     if problem.num_ops <= _SOLVED_OPS:
-        nothing = np.zeros((0, problem.num_units), np.int64)
-        hint = problem.legalized(nothing.sum(axis=0))
-        answer = SolverProcess().solve(whole(problem), None, nothing, hint, seconds, seed, on_clock=True)
+        hint = problem.legalized(np.zeros(problem.num_units, np.int64))
+        request = {"hint": hint, "effort": seconds, "seed": seed, "on_clock": True}
+        answer = SolverProcess().solve(whole(problem), **request)
         proven = answer["bound_ns"] / 1e9 / best_s
         solved = answer["runtime_ns"] / 1e9 / best_s if len(answer["devices"]) else solved
     try:

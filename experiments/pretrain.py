@@ -32,7 +32,7 @@ from experiments.pretraining import generated
 from experiments.pretraining.course import Program, without
 from experiments.pretraining.generated import WORKLOADS, Generated, check_digest, course_named, draw, seconds
 from tf_placer import workloads
-from tf_placer.agents.weights import weights_bytes
+from tf_placer.agents.features import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import user_cache_folder, write_atomically
 from tf_placer.graph.item import Item

@@ -23,7 +23,7 @@ from absl import flags
 
 from experiments.main_program import out_flag, run
 from tf_placer import costs
-from tf_placer.agents.weights import weights_header
+from tf_placer.agents.features import weights_header
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import preset_path
 

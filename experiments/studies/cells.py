@@ -26,7 +26,7 @@ from experiments.studies.study import (
     Study,
 )
 from tf_placer import workloads
-from tf_placer.agents.weights import weights_path
+from tf_placer.agents.features import weights_path
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Kind, Role

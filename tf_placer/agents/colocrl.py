@@ -20,7 +20,7 @@ from colocation.units import (
 )
 from tf_placer.agents import features, learner
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import Groups, costliest_ops, legality_classes, min_cut_partition, op_levels
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
 from tf_placer.problem.problem import Problem
@@ -250,8 +250,16 @@ class ColocRlPolicy(features.SequencePolicy):
         return inputs.embeddings
 
 
+@method(
+    "colocrl",
+    Kind.LEARNED,
+    config=ColocRlConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={"network": 3, "features": features.FEATURES_VERSION},
+)
 class ColocRlLearner(learner.PolicyLearner):
-    """Trains a ``ColocRlPolicy`` on one problem (Mirhoseini et al. 2017, section 3).
+    """ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).
 
     gradient = 1/K sum_i A_i grad log p(P_i),   A = R - B_c,   R = -sqrt(r / r_ref)
 
@@ -304,15 +312,3 @@ class ColocRlLearner(learner.PolicyLearner):
             )
             loss -= self.entropy_weight * entropy
         return loss
-
-
-SPEC = MethodSpec(
-    name="colocrl",
-    kind=Kind.LEARNED,
-    summary="ColocRL: groups by co-location rules, placed by attention with REINFORCE (Mirhoseini et al. 2017).",
-    build=ColocRlLearner,
-    config=ColocRlConfig,
-    ignores=("single units of a group",),
-    uses_start=True,
-    versions={"network": 3, "features": features.FEATURES_VERSION},
-)

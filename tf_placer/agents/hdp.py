@@ -20,7 +20,7 @@ from tf_placer.agents.hdp_policy import (
     hdp_start,
 )
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec
+from tf_placer.base.method_spec import Kind, method
 from tf_placer.grouper.groups import legality_classes, unit_groups
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
@@ -192,17 +192,16 @@ def shift_to_elites(
     return after - before
 
 
-class Lesson(NamedTuple):
-    """Advantages and elites of a batch, from its rewards."""
-
-    advantage: tf.Tensor  # [B] of samples that the policy drew; 0 for others
-    may_teach: tf.Tensor  # [B] 1 or 0
-    elite: tf.Tensor  # [B] 1 for the best of the policy's samples, and for the best plan
-    moves_advantage: tf.Tensor  # [C] of regroupings among themselves; [0] without any
-
-
+@method(
+    "hdp",
+    Kind.LEARNED,
+    config=HdpConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions=VERSIONS,
+)
 class HdpLearner(learner.PolicyLearner):
-    """Trains an ``HdpPolicy`` on one problem (Mirhoseini et al. 2018, section 3.2).
+    """Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).
 
     gradient_groups  = grad log p(g) 1/k sum_j A_j
     gradient_devices = 1/k sum_j grad log p(d_j | g) A_j,   A = R - moving average of R
@@ -222,7 +221,8 @@ class HdpLearner(learner.PolicyLearner):
         # A problem of more kinds of units than groups has more groups.
         policy = HdpPolicy(config, seed, max(config.num_groups, groups.count))
         # A Grouper that leans to groups begins with small logits of its own.
-        policy.grouper.sharpen(0.1 if config.group_probability else 1.0)
+        for variable in policy.grouper.logits.trainable_variables if config.group_probability else ():
+            variable.assign(0.1 * variable)
         super().__init__("hdp_learner", policy, config, warm_start, [seed, 0x4D5], inputs=inputs)
         # B = 2 k where half of the samples change the best plan, else k.
         self.samples_per_update = (1 + config.incumbent) * config.placements
@@ -256,11 +256,10 @@ class HdpLearner(learner.PolicyLearner):
         return learner.Proposal(Executed(with_best, moves, changed), placements)
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        lesson = self._lesson(reward, runtime_s, valid, actions)
         inputs, (noise, _) = self._leaning_inputs(), self._noise(self._now())
         with tf.GradientTape() as tape:
             scores = self.policy.score(inputs, actions.drawn, noise)
-            loss = self._loss(scores, lesson, actions)
+            loss, elite = self._loss(scores, actions, reward, runtime_s, valid)
         gradients = tape.gradient(loss, [variables for variables, _ in self._optimizers])
         learner.apply_gradients(gradients, self._optimizers, self._clip)
         if self.policy.has_rows:
@@ -269,7 +268,7 @@ class HdpLearner(learner.PolicyLearner):
             shift = shift_to_elites(
                 tf.reshape(scores.decision_logits, shape),
                 tf.reshape(actions.drawn.device_of_group, shape[:2]),
-                lesson.elite,
+                elite,
                 self._config.row_step,
             )
             self.policy.placer.shift_rows(shift, choices.number)
@@ -300,51 +299,36 @@ class HdpLearner(learner.PolicyLearner):
         amplitude = self._config.noise_amplitude * self._fade(self._config.noise_updates)
         return self.policy.draw_noise(self.inputs, amplitude, seeds[0]), seeds[1:]
 
-    def _lesson(self, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor, actions: Executed) -> Lesson:
-        """Advantages and elites of a batch; an invalid sample teaches only in the first updates."""
+    def _loss(
+        self, scores: Scores, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Loss of the Placer plus loss of the Grouper; and [B] 1 for the policy's best samples, and for the best plan.
+
+        An invalid sample teaches only in the first updates, a sample that the policy did not draw never.
+        """
         config, count, samples = self._config, self._config.placements, self.samples_per_update
         drawn = tf.cast(tf.range(samples) < count, tf.float32)
         runs = drawn * tf.cast(valid, tf.float32)
         may_teach = tf.where(self.updates < config.valid_only_after, drawn, runs)
         elite = learner.elites(reward, runs, max(1, min(round(config.elites * count), count - 1)))
-        moves_advantage = tf.zeros([0])
         if self.changes is not None:
-            executed = actions.moves, runtime_s[count:], valid[count:]
-            moves_advantage = self.changes.advantage(*executed, self._reference_s)
             # The first sample after the policy's own stands for the best plan.
             elite += self.best.known * tf.one_hot(count, samples)
+        log_prob = tf.reshape(scores.device_log_prob, [-1])
         if config.loss == "cross_entropy":
             advantage = learner.standardized_advantage(reward, may_teach)
+            loss = learner.cross_entropy_loss(log_prob, elite)
         else:
             advantage = self.baseline.advantage(reward, may_teach)
-        return Lesson(advantage, may_teach, elite, moves_advantage)
-
-    def _loss(self, scores: Scores, lesson: Lesson, actions: Executed) -> tf.Tensor:
-        """Loss of the Placer plus loss of the Grouper."""
-        log_prob = tf.reshape(scores.device_log_prob, [-1])
-        if self._config.loss == "cross_entropy":
-            loss = learner.cross_entropy_loss(log_prob, lesson.elite)
-        else:
-            loss = learner.reinforce_loss(log_prob, lesson.advantage, lesson.may_teach)
-        if self.changes is not None and self._config.regroup_after:
+            loss = learner.reinforce_loss(log_prob, advantage, may_teach)
+        if self.changes is not None and config.regroup_after:
             # Each move is worth its gain.
             group_log_prob = self.changes.log_prob(scores.network_logits, actions.moves)
-            advantage = lesson.moves_advantage
+            executed = actions.moves, runtime_s[count:], valid[count:]
+            advantage = self.changes.advantage(*executed, self._reference_s)
         else:
             # Each grouping is worth the mean of its placements.
             group_log_prob = scores.group_log_prob
-            taught = tf.reshape(lesson.may_teach * lesson.advantage, scores.device_log_prob.shape)
+            taught = tf.reshape(may_teach * advantage, scores.device_log_prob.shape)
             advantage = tf.reduce_mean(taught, axis=1)
-        return loss + learner.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage))
-
-
-SPEC = MethodSpec(
-    name="hdp",
-    kind=Kind.LEARNED,
-    summary="Hierarchical planner: Grouper and Placer trained with REINFORCE (Mirhoseini et al. 2018).",
-    build=HdpLearner,
-    config=HdpConfig,
-    ignores=("what does not fit in its groups",),
-    uses_start=True,
-    versions=VERSIONS,
-)
+        return loss + learner.reinforce_loss(group_log_prob, advantage, tf.ones_like(advantage)), elite

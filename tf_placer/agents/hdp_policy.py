@@ -218,17 +218,12 @@ class FeedForwardGrouper(snt.Module):
         self.num_groups = num_groups
         self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
         self._hidden = snt.Linear(hidden_width, name="hidden")
-        self._logits = snt.Linear(num_groups, name="logits")
+        self.logits = snt.Linear(num_groups, name="logits")
 
     def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
         """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
         hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
-        return self._logits(hidden)
-
-    def sharpen(self, factor: float) -> None:
-        """Multiplies all logits by a factor: above 1, every unit is surer of its group."""
-        self._logits.w.assign(factor * self._logits.w)
-        self._logits.b.assign(factor * self._logits.b)
+        return self.logits(hidden)
 
 
 VERSIONS = {"network": 6, "features": features.FEATURES_VERSION}

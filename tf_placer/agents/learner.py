@@ -59,7 +59,8 @@ class PolicyLearner(snt.Module):
     random.
 
     An update is one gradient, unless ``_update`` is overridden. Rewards are those of ``square_root_reward``.
-    Constants of the problem are in ``_of_problem``, which no checkpoint contains.
+    Constants of the problem are in ``_of_problem``, which no checkpoint contains. ``learn.python_function`` is not
+    traced.
     """
 
     def __init__(
@@ -93,37 +94,23 @@ class PolicyLearner(snt.Module):
     @tf.function(autograph=False)
     def learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Learns from step times [B] of the last proposal; they are not read where not ``valid`` [B] bool."""
-        self._learn(actions, runtime_s, valid)
+        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
+        self._update(actions, reward, runtime_s, valid)
+        self.updates.assign_add(1)
 
     def _trains(self, *trained: tuple[Variables, float], clip: float | None = None) -> None:
         """Makes an Adam for each set of variables; ``clip`` is the global norm of each one's gradient."""
         self._optimizers = [(variables, adam(rate, variables)) for variables, rate in trained]
         self._clip = clip
 
-    def _learn(self, actions: Any, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """``learn``, untraced."""
-        reward = square_root_reward(runtime_s, valid, self._reference_s, self._config.failing_reward)
-        self._update(actions, reward, runtime_s, valid)
-        self.updates.assign_add(1)
-
     def _now(self) -> tf.Tensor:
         """[2] the seed of this update."""
         return tf.random.fold_in(self._seed, self.updates)
-
-    def _draw(self, seed: tf.Tensor) -> Proposal:
-        """The proposal of this update, by its seed."""
-        raise NotImplementedError
 
     def _update(self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         """Learns from the rewards [B] of executed actions, before the update is counted."""
         gradients = self._update_gradients(actions, reward, runtime_s, valid)
         apply_gradients(gradients, self._optimizers, self._clip)
-
-    def _update_gradients(
-        self, actions: Any, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor
-    ) -> Any:
-        """Gradients of an update, from the rewards [B] of executed actions."""
-        raise NotImplementedError
 
     def _gradients_of(self, loss: Callable[[], tf.Tensor]) -> list[list[tf.Tensor]]:
         """Gradients of a loss in the variables of each optimizer."""

@@ -12,9 +12,8 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents import features, learner
-from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import Groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, infomax_loss
 from tf_placer.networks.seq2seq import Decoded, DeviceChoices, Seq2SeqPlacer
@@ -43,7 +42,9 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    weights: str = setting("", remedy=WEIGHTS_REMEDY)  # of `train`, for the encoder; "": it is pre-trained
+    weights: str = setting(
+        "", remedy=features.WEIGHTS_REMEDY
+    )  # of `train`, for the encoder; "": it is pre-trained
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
@@ -96,20 +97,16 @@ class UnitEncoder(snt.Module):
         """[U, H] from any columns [U, F]."""
         return self._network(columns, graph.edges)
 
-    def __call__(self, graph: features.GraphInputs) -> tf.Tensor:
-        """[U, H]."""
-        return self.encode(self.columns(graph), graph)
-
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
 
 
-def mars_kind(config: MarsConfig) -> PolicyKind:
+def mars_kind(config: MarsConfig) -> features.PolicyKind:
     """The kind of the encoder of a ``MarsPolicy`` with these settings."""
     shaping = ("type_embedding", "encoder_width", "encoder_layers")
     settings = {name: getattr(config, name) for name in shaping}
     versions = {"network": _ENCODER_VERSION, "relative features": features.RELATIVE_VERSION}
-    return PolicyKind(UnitEncoder.__name__, versions, settings)
+    return features.PolicyKind(UnitEncoder.__name__, versions, settings)
 
 
 SUMMARY_WIDTH = features.RELATIVE_WIDTH + 3
@@ -182,7 +179,7 @@ class MarsPolicy(features.SequencePolicy):
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
-        units = self.encoder(inputs.graph)
+        units = self.encoder.encode(self.encoder.columns(inputs.graph), inputs.graph)
         groups = inputs.summaries.shape[0]
         weighed = inputs.share_of_unit[:, tf.newaxis] * units
         mean = tf.math.unsorted_segment_sum(weighed, inputs.group_of_unit, groups + 1)
@@ -250,8 +247,21 @@ class Executed(NamedTuple):
     log_prob: tf.Tensor
 
 
+@method(
+    "mars",
+    Kind.LEARNED,
+    config=MarsConfig,
+    ignores=("single units of a group",),
+    uses_start=True,
+    versions={
+        "network": 3,
+        "features": features.FEATURES_VERSION,
+        "relative features": features.RELATIVE_VERSION,
+    },
+    student=MarsStudent,
+)
 class MarsLearner(learner.PolicyLearner):
-    """Trains a ``MarsPolicy`` on one problem (Lan et al. 2021, section 3).
+    """Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).
 
     maximizes   mean_b min(r_b A_b, clip(r_b) A_b) + weight entropy,   r = p / p that drew,   A = R - baseline
 
@@ -265,7 +275,7 @@ class MarsLearner(learner.PolicyLearner):
         inputs = mars_inputs(problem, groups, start, config, seed)
         policy = MarsPolicy(config, seed)
         if config.weights:
-            restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
+            features.restore_weights(pathlib.Path(config.weights), mars_kind(config), policy.encoder)
         elif config.pretrain_iterations:
             student = MarsStudent(config, seed, policy.encoder)
             for _ in range(config.pretrain_iterations):
@@ -285,9 +295,7 @@ class MarsLearner(learner.PolicyLearner):
         placements = self.policy.placements(self.inputs, drawn.actions[0])
         return learner.Proposal(Executed(drawn.actions[0], drawn.decision_log_prob()[0]), placements)
 
-    def learn(self, actions: Executed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Takes an optimizer step for each minibatch, which are traced one by one."""
-        self._learn(actions, runtime_s, valid)
+    learn = learner.PolicyLearner.learn.python_function  # steps for minibatches are traced one by one
 
     def _update(self, actions: Executed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         advantage_of = self.baseline.advantage if self._is_paper else learner.standardized_advantage
@@ -352,20 +360,3 @@ class MarsLearner(learner.PolicyLearner):
             loss += learner.cross_entropy_loss(plans, self.best.known)
         entropy = decoded.entropy()[0, :samples] / actions.shape[1]
         return loss - config.entropy * tf.reduce_sum(weight * entropy) / tf.reduce_sum(weight)
-
-
-SPEC = MethodSpec(
-    name="mars",
-    kind=Kind.LEARNED,
-    summary="Mars: a graph encoder taught by contrast, a placer of segments, PPO (Lan et al. 2021).",
-    build=MarsLearner,
-    config=MarsConfig,
-    ignores=("single units of a group",),
-    uses_start=True,
-    versions={
-        "network": 3,
-        "features": features.FEATURES_VERSION,
-        "relative features": features.RELATIVE_VERSION,
-    },
-    student=MarsStudent,
-)

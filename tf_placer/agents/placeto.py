@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tf_placer.agents import features, learner
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import Groups, costliest_ops, op_levels, slack_groups
 from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, EmbeddedDevices
 from tf_placer.problem.problem import Problem
@@ -459,8 +459,16 @@ class Proposed(NamedTuple):
     row: np.ndarray  # [B, S] int32, number of the proposed placement for each evaluated state
 
 
+@method(
+    "placeto",
+    Kind.LEARNED,
+    config=PlacetoConfig,
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={"network": 3, "features": features.FEATURES_VERSION},
+)
 class PlacetoLearner(learner.PolicyLearner):
-    """Trains a ``PlacetoPolicy`` on one problem (Addanki et al. 2019, section 3.3).
+    """Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).
 
     gradient = 1/(B T) sum_b sum_t grad log p(a_bt | s_bt) A_bt,   A_bt = return from t on - its mean in episodes before
 
@@ -489,9 +497,7 @@ class PlacetoLearner(learner.PolicyLearner):
             Proposed(episodes, row.reshape(states.shape[:2]).astype(np.int32)), placements
         )
 
-    def learn(self, actions: Proposed, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
-        """Learns from step times [B] of episodes; the values of states are not traced."""
-        self._learn(actions, runtime_s, valid)
+    learn = learner.PolicyLearner.learn.python_function  # the values of states are not traced
 
     def _update(self, actions: Proposed, reward: tf.Tensor, runtime_s: tf.Tensor, valid: tf.Tensor) -> None:
         self._step(actions.episodes, tf.gather(reward, actions.row))
@@ -548,15 +554,3 @@ class PlacetoLearner(learner.PolicyLearner):
         """A number that falls to a tenth over ``decay_updates``."""
         share = tf.minimum(tf.cast(self.updates, tf.float32) / self._config.decay_updates, 1.0)
         return start + (start / self._config.decay - start) * share
-
-
-SPEC = MethodSpec(
-    name="placeto",
-    kind=Kind.LEARNED,
-    summary="Placeto: a device for one group after the other, by message passing (Addanki et al. 2019).",
-    build=PlacetoLearner,
-    config=PlacetoConfig,
-    ignores=("what does not fit in its groups",),
-    uses_start=True,
-    versions={"network": 3, "features": features.FEATURES_VERSION},
-)

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_placer.agents import features, learner
 from tf_placer.base import masked
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.group_search import GroupedPlans, children, joined
 from tf_placer.grouper.groups import Groups
 from tf_placer.problem.problem import Problem
@@ -171,8 +171,15 @@ _NUMBERS = {"runs": int, "generation": int, "reference_s": float}  # that a run 
 _ARRAYS = {"keys": np.float64, "times": np.float64, "actions": np.int32, "drawn_s": np.float64}
 
 
+@method(
+    "regal",
+    Kind.IMPROVING,
+    config=RegalConfig,
+    ignores=("single units", "order"),
+    versions={"network": 1, "features": features.FEATURES_VERSION},
+)
 class RegalLearner(snt.Module):
-    """A policy sets the distributions of keys, a genetic algorithm draws from them (Paliwal et al. 2020, section 3).
+    """REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).
 
         planner = RegalLearner(problem, RegalConfig(), None, seed)
         rows = planner.propose()
@@ -300,14 +307,3 @@ class RegalLearner(snt.Module):
         for i, variable in enumerate(self._variables):
             variable.assign(state[f"variable.{i}"])
         self._choices = None
-
-
-SPEC = MethodSpec(
-    name="regal",
-    kind=Kind.IMPROVING,
-    summary="REGAL: a genetic algorithm whose keys are drawn as a graph network says (Paliwal et al. 2020).",
-    build=RegalLearner,
-    config=RegalConfig,
-    ignores=("single units", "order"),
-    versions={"network": 1, "features": features.FEATURES_VERSION},
-)

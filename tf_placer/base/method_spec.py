@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
@@ -128,3 +128,21 @@ class MethodSpec:
     def __post_init__(self) -> None:
         if self.goes_on is None:
             object.__setattr__(self, "goes_on", self.kind is not Kind.CONSTRUCTIVE)
+
+
+_Build = TypeVar("_Build", bound=Callable[..., Any])
+ROWS: dict[str, MethodSpec] = {}  # of methods in the modules that were loaded
+
+
+def method(name: str, kind: Kind, roles: Iterable[Role] = (), **columns: Any) -> Callable[[_Build], _Build]:
+    """Decorator of what builds a method: its row, whose summary is the first line of the docstring.
+
+    ``columns`` are further fields of the ``MethodSpec``.
+    """
+
+    def entered(build: _Build) -> _Build:
+        summary = str(build.__doc__).splitlines()[0]
+        ROWS[name] = MethodSpec(name, kind, summary, build, roles=frozenset(roles), **columns)
+        return build
+
+    return entered

@@ -10,7 +10,7 @@ from typing import Any
 import rich.console
 
 from tf_placer import workloads
-from tf_placer.agents.weights import weights_bytes, weights_header
+from tf_placer.agents.features import weights_bytes, weights_header
 from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.files import check_writable, user_cache_folder, write_atomically
 from tf_placer.base.quantities import known, milliseconds

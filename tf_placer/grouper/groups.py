@@ -1,4 +1,4 @@
-"""Groups of units that are decided together, the ways to make them, and what is decided beyond their devices."""
+"""Groups of units that are decided together, the ways to make them, and decisions beyond their devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repair of placements: changed as little as possible so that no device holds more than it can."""
+"""Repair of placements: few changes, after which no device holds more than its memory."""
 
 from __future__ import annotations
 

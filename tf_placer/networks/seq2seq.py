@@ -115,15 +115,6 @@ class _Encoded(NamedTuple):
     devices: EmbeddedDevices
 
 
-class _Steps(NamedTuple):
-    """Addends of the logits, and legality, by steps."""
-
-    prior_logits: tf.Tensor  # [S, c, D], before they are bounded
-    rows: tf.Tensor  # [S, c, D], afterwards
-    noise: tf.Tensor  # [M or 1, K or 1, S, c, D]
-    legal: tf.Tensor  # [S, c, D]
-
-
 def attended(query: tf.Tensor, memory: tf.Tensor, present: tf.Tensor | None = None) -> tf.Tensor:
     """[..., R, H] sum_j softmax(query . memory_j / sqrt(H))_j memory_j: content attention (Luong et al. 2015).
 
@@ -223,15 +214,14 @@ class Seq2SeqPlacer(snt.Module):
         shape = [groups.shape[0], samples]
         # All noise in one op, outside the loop.
         gumbel = masked.gumbel([*shape, steps, per_step, choices.legal.shape[1]], seed)
-        added = self._added(choices, logits_noise, count)
+        prior, rows, noise, legal = self._added(choices, logits_noise, count)
 
         def body(step, action, state, all_actions, all_logits):
             memory_gates = tf.repeat(encoded.memory_gates[:, step], samples, axis=0)
             gates = memory_gates + self._device_gates(tf.reshape(action + 1, [-1, per_step]), encoded)
             output, state = self._decoder(gates, state)
             scores = self._scores(tf.reshape(output, [*shape, self.hidden_width]), encoded, step)
-            addends = added.prior_logits[step], added.rows[step], added.noise[:, :, step], added.legal[step]
-            logits = self._logits(scores, _Steps(*addends))
+            logits = self._logits(scores, prior[step], rows[step], noise[:, :, step], legal[step])
             action = masked.largest(logits + gumbel[:, :, step])
             return step + 1, action, state, all_actions.write(step, action), all_logits.write(step, logits)
 
@@ -274,8 +264,8 @@ class Seq2SeqPlacer(snt.Module):
         by_sample = tf.transpose(outputs, [1, 2, 0, 3])
         states = tf.reshape(by_sample, [groupings, samples * steps, self.hidden_width])
         scores = tf.reshape(self._scores(states, encoded), [groupings, samples, steps, per_step, -1])
-        added = self._added(choices, logits_noise, count)
-        return Decoded(actions, self._by_group(self._logits(scores, added), count))
+        logits = self._logits(scores, *self._added(choices, logits_noise, count))
+        return Decoded(actions, self._by_group(logits, count))
 
     def _padded(self, by_group: tf.Tensor, axis: int) -> tf.Tensor:
         """A tensor with axes S, c in the place of an axis G; padding is 0."""
@@ -289,18 +279,14 @@ class Seq2SeqPlacer(snt.Module):
         shape = by_step.shape.as_list()
         return tf.reshape(by_step, [*shape[:2], shape[2] * shape[3], *shape[4:]])[:, :, :groups]
 
-    def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> _Steps:
-        """Addends by steps, for G groups; ``noise`` is broadcastable to [M, K, G, D]."""
+    def _added(self, choices: DeviceChoices, noise: tf.Tensor, groups: int) -> tuple[tf.Tensor, ...]:
+        """[S, c, D] prior logits, rows, noise [M or 1, K or 1, S, c, D] and legality by steps, for G groups."""
         rows = tf.zeros([groups, choices.legal.shape[1]])
         if self._rows is not None:
             rows = tf.gather(self._rows.embeddings[:groups], choices.number, axis=1)
         whole = [*noise.shape[:2], groups, choices.legal.shape[1]]
-        return _Steps(
-            prior_logits=self._padded(choices.prior_logits, 0),
-            rows=self._padded(rows, 0),
-            noise=self._padded(tf.broadcast_to(noise, whole), 2),
-            legal=self._padded(choices.legal, 0),
-        )
+        prior, rows, legal = (self._padded(table, 0) for table in (choices.prior_logits, rows, choices.legal))
+        return prior, rows, self._padded(tf.broadcast_to(noise, whole), 2), legal
 
     def _device_gates(self, previous: tf.Tensor, encoded: _Encoded) -> tf.Tensor:
         """[..., 4 H] the part of the last step's devices [..., c], 0 for none yet: the sum of their rows."""
@@ -390,7 +376,9 @@ class Seq2SeqPlacer(snt.Module):
         by_position = tf.reshape(key, [key.shape[0], self._groups_per_step, 2 * self.hidden_width])
         return tf.einsum("msh,dch->mscd", tf.concat([states, context], axis=2), by_position)
 
-    def _logits(self, scores: tf.Tensor, added: _Steps) -> tf.Tensor:
-        """Bounds the scores, adds rows and noise, and masks."""
-        bounded = self._tanh_constant * tf.tanh((scores + added.prior_logits) / self._temperature)
-        return masked.masked(bounded + added.rows + added.noise, added.legal)
+    def _logits(
+        self, scores: tf.Tensor, prior: tf.Tensor, rows: tf.Tensor, noise: tf.Tensor, legal: tf.Tensor
+    ) -> tf.Tensor:
+        """Bounds the scores with their prior, adds rows and noise, and masks."""
+        bounded = self._tanh_constant * tf.tanh((scores + prior) / self._temperature)
+        return masked.masked(bounded + rows + noise, legal)

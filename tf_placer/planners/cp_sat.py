@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.memory_repair import repairs
 from tf_placer.planners.planner import Resumable, Round
@@ -122,34 +122,16 @@ class SolverProcess:
         )
         weakref.finalize(self, self._process.communicate)  # it stops when it has no more to read
 
-    def solve(
-        self,
-        window: Window,
-        under_ns: int | None,
-        forbidden: np.ndarray,
-        hint: np.ndarray,
-        effort: float,
-        seed: int,
-        early: bool = False,
-        on_clock: bool = False,
-    ) -> dict[str, Any]:
-        """Answer of ``WindowModel.solve``, ``devices`` [K, U'] as an array.
+    def solve(self, window: Window, **request: Any) -> dict[str, Any]:
+        """Answer of ``WindowModel.solve`` to a request, ``devices`` [K, U'] as an array.
 
         Raises:
           RuntimeError: the solver has died.
         """
-        request = {
-            "window": window.description(),
-            "under_ns": under_ns,
-            "forbidden": forbidden.tolist(),
-            "hint": hint.tolist(),
-            "effort": effort,
-            "seed": seed,
-            "early": early,
-            "on_clock": on_clock,
-        }
+        options = {"under_ns": None, "forbidden": [], "early": False, "on_clock": False, **request}
+        question = json.dumps({"window": window.description(), **options}, default=np.ndarray.tolist)
         assert self._process.stdin is not None and self._process.stdout is not None  # they are pipes
-        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.write(question + "\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -168,8 +150,17 @@ class CpSatConfig(Settings):
     effort: float = setting(0.5, least=0.001, most=3600)
 
 
+@method(
+    "cp_sat",
+    Kind.IMPROVING,
+    config=CpSatConfig,
+    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
+    uses_start=True,
+)
 class CpSat(Resumable):
-    """CP-SAT looks for plans in a relaxed model (``window_model``), and what times them has the last word.
+    """Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.
+
+    Plans are solutions of a relaxed model (``window_model``), and what times them has the last word.
 
     On a small program it looks for plans that take less there than the best known one and have not been tried: a
     logic-based Benders decomposition (Hooker & Ottosson 2003). Where none are left, the best is the simulator's
@@ -218,16 +209,16 @@ class CpSat(Resumable):
             start_ns, end_ns = np.asarray(step.start_ns)[0], np.asarray(step.end_ns)[0]
             first = int(self._generator.integers(max(problem.num_ops - size, 0) + 1))
             window = stretch(problem, self._best, start_ns, end_ns, first, size)
-            nothing = np.zeros((0, len(window.units)), np.int64)
             seed, hint = int(self._generator.integers(2**31 - 1)), self._best[window.units]
-            answer = self._solver.solve(window, None, nothing, hint, self._effort, seed, early=True)
+            answer = self._solver.solve(window, hint=hint, effort=self._effort, seed=seed, early=True)
             rows = np.repeat(self._best[np.newaxis], max(len(answer["devices"]), 1), axis=0)
             if len(answer["devices"]):
                 rows[:, window.units] = answer["devices"]
             return np.stack([self._certain(row) for row in rows])
         under = None if math.isinf(self._best_s) else math.ceil(self._best_s * 1e9 - 1e-3)
         seed = int(self._generator.integers(2**31 - 1))
-        answer = self._solver.solve(whole(self._problem), under, self._tried, self._best, self._effort, seed)
+        request = {"forbidden": self._tried, "hint": self._best, "effort": self._effort, "seed": seed}
+        answer = self._solver.solve(whole(self._problem), under_ns=under, **request)
         devices = answer["devices"]
         if under is not None:
             # What was tried takes at least ``under``, all else at least the solver's bound.
@@ -247,14 +238,3 @@ class CpSat(Resumable):
             self.proven_bound_ns = math.ceil(self._best_s * 1e9 - 1e-3)  # there is no other placement
         if self._whole:
             self._tried = np.unique(np.concatenate([self._tried, rows]), axis=0)
-
-
-SPEC = MethodSpec(
-    name="cp_sat",
-    kind=Kind.IMPROVING,
-    summary="Constraint programming (CP-SAT): proves small programs, places stretches of large ones anew.",
-    build=CpSat,
-    config=CpSatConfig,
-    ignores=("the simulator's order", "what devices do for messages", "peaks of memory"),
-    uses_start=True,
-)

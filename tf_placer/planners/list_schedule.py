@@ -11,12 +11,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
+from tf_placer.base.method_spec import Kind, NoSettings, Role, method
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import alike_devices, fastest_devices, mean_ns
 
 _MOST_GAPS = 64
+IGNORED = ("later ops of a unit", "what cores do for messages", "peaks of memory")
+_IGNORED = (IGNORED[0], "messages that wait for each other", *IGNORED[1:])
 
 
 class Schedule:
@@ -242,8 +244,9 @@ def first_op_decides(
         schedule.commit(op)
 
 
+@method("list_schedule", Kind.CONSTRUCTIVE, ignores=IGNORED, roles={Role.BESIDE})
 def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """A list schedule by earliest finish time (HEFT, Topcuoglu, Hariri & Wu 2002), under memory limits.
+    """List schedule: each op in order of urgency where it ends first (HEFT: Topcuoglu, Hariri & Wu 2002).
 
     Ops are taken by their upward rank, the longest way to the end of the step with mean transfers. The first op of a
     unit decides where the unit goes: where that op would end first, among the devices that still have room.
@@ -258,28 +261,9 @@ def list_schedule(problem: Problem, config: NoSettings = NoSettings(), seed: int
     return fitting(problem, [row for devices in choices for row in scheduled(problem, devices, run)])
 
 
-IGNORED = ("later ops of a unit", "what cores do for messages", "peaks of memory")
-
-SPEC = MethodSpec(
-    name="list_schedule",
-    kind=Kind.CONSTRUCTIVE,
-    summary="List schedule: each op in order of urgency where it ends first (HEFT: Topcuoglu, Hariri & Wu 2002).",
-    build=list_schedule,
-    ignores=IGNORED,
-    roles=frozenset({Role.BESIDE}),
-)
-
-
-_IGNORED = (
-    "later ops of a unit",
-    "messages that wait for each other",
-    "what cores do for messages",
-    "peaks of memory",
-)
-
-
+@method("heft", Kind.CONSTRUCTIVE, ignores=_IGNORED, roles={Role.MEMBER})
 def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """HEFT (Topcuoglu, Hariri & Wu 2002, heterogeneous earliest finish time), for units and within memory.
+    """HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).
 
     Ops are taken by upward rank, the greatest first, and each goes where it ends first; it may start in a gap that
     earlier ones left, if it fits there:
@@ -297,18 +281,9 @@ def heft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> 
     return scheduled(problem, fastest_devices(problem), run, gaps=True, queues=False)
 
 
-HEFT_SPEC = MethodSpec(
-    name="heft",
-    kind=Kind.CONSTRUCTIVE,
-    summary="HEFT: by upward rank where each op ends first, gaps included (Topcuoglu, Hariri & Wu 2002).",
-    build=heft,
-    ignores=_IGNORED,
-    roles=frozenset({Role.MEMBER}),
-)
-
-
+@method("peft", Kind.CONSTRUCTIVE, ignores=_IGNORED, roles={Role.MEMBER})
 def peft(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """PEFT (Arabnejad & Barbosa 2014, list scheduling by an optimistic cost table), for units and within memory.
+    """PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).
 
     Of the ready ops the one with the greatest mean cost in ``optimistic_cost_table`` is taken, and goes where its end
     and its entry of the table add up to least. Gaps, transfers and departures are those of ``heft``.
@@ -365,13 +340,3 @@ def ready_order(problem: Problem, rank: np.ndarray) -> np.ndarray:
             if not waits_for[reader]:
                 heapq.heappush(ready, (keys[reader], reader))
     return np.array(order, np.int64)
-
-
-PEFT_SPEC = MethodSpec(
-    name="peft",
-    kind=Kind.CONSTRUCTIVE,
-    summary="PEFT: where an op's end and an optimistic rest of the step are least (Arabnejad & Barbosa 2014).",
-    build=peft,
-    ignores=_IGNORED,
-    roles=frozenset({Role.MEMBER}),
-)

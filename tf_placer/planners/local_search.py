@@ -1,4 +1,4 @@
-"""Local search over connected pieces of the program, and the plans of whole layers that it makes of others."""
+"""Local search over connected pieces of the program, and plans of whole layers made of others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, NoSettings, Role, Settings, method, setting
 from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
@@ -323,8 +323,16 @@ class OrderSearch:
         )
 
 
+@method(
+    "local_search",
+    Kind.IMPROVING,
+    config=LocalSearchConfig,
+    build_inside=SimulatedLocalSearch,
+    roles={Role.PLAIN, Role.MEMBER},
+    uses_start=True,
+)
 class LocalSearch(Resumable):
-    """Moves one connected piece at a time to another device, by late acceptance (Burke & Bykov 2017).
+    """Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017).
 
     A move is kept if it is no slower than where the search is, or than where it was L rounds before.
 
@@ -374,15 +382,3 @@ class LocalSearch(Resumable):
             self.runtime_s = float(runtime_s[fastest])
         self._late_s[late] = min(self._late_s[late], self.runtime_s)
         self._rounds += 1
-
-
-SPEC = MethodSpec(
-    name="local_search",
-    kind=Kind.IMPROVING,
-    summary="Late acceptance: moves one connected piece of a plan at a time (Burke & Bykov 2017).",
-    build=LocalSearch,
-    config=LocalSearchConfig,
-    build_inside=SimulatedLocalSearch,
-    roles=frozenset({Role.PLAIN, Role.MEMBER}),
-    uses_start=True,
-)

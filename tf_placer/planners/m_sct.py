@@ -15,7 +15,7 @@ import numpy as np
 import scipy.optimize
 import scipy.sparse
 
-from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, NoSettings, Role, Settings, method, setting
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.planners.list_schedule import IGNORED, Schedule, scheduled
 from tf_placer.problem.problem import Problem
@@ -284,8 +284,14 @@ class MSctConfig(Settings):
     limit_s: float = setting(60.0, least=0, finite=False)
 
 
+@method(
+    "m_sct",
+    Kind.CONSTRUCTIVE,
+    config=MSctConfig,
+    ignores=("how many devices there are, in its program", *IGNORED),
+)
 def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) -> np.ndarray:
-    """m-SCT of Baechi (Jeon et al. 2020): ``m_etf`` with each op's favorite child beside the op.
+    """m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).
 
     A linear program with as many devices as ops says which reader should be beside each op (``favorite_children``), on
     the assumption that crossing takes no longer than computing. A device that has run an op stays awake for its
@@ -304,18 +310,14 @@ def m_sct(problem: Problem, config: MSctConfig = MSctConfig(), seed: int = 0) ->
     return scheduled(problem, alike_devices(problem), run)
 
 
-SPEC = MethodSpec(
-    name="m_sct",
-    kind=Kind.CONSTRUCTIVE,
-    summary="m-SCT: m-ETF with each op's favorite reader beside it, by a linear program (Jeon et al. 2020).",
-    build=m_sct,
-    config=MSctConfig,
-    ignores=("how many devices there are, in its program", *IGNORED),
+@method(
+    "m_etf",
+    Kind.CONSTRUCTIVE,
+    ignores=("how long an op takes there", "what waits for an op", *IGNORED),
+    roles={Role.MEMBER},
 )
-
-
 def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """m-ETF of Baechi (Jeon et al. 2020): earliest task first (Hwang et al. 1989) among devices that have room.
+    """m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).
 
     Of all ready ops and devices the pair is taken that can start first (``EarliestStart``). Baechi's devices are
     alike, so the fastest and those at most twice as slow are chosen from; another one runs what has no kernel, or no
@@ -327,18 +329,11 @@ def m_etf(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     return scheduled(problem, alike_devices(problem), lambda schedule: EarliestStart(problem, schedule).run())
 
 
-M_ETF_SPEC = MethodSpec(
-    name="m_etf",
-    kind=Kind.CONSTRUCTIVE,
-    summary="m-ETF: the op that can start first, where it can (Baechi: Jeon et al. 2020).",
-    build=m_etf,
-    ignores=("how long an op takes there", "what waits for an op", *IGNORED),
-    roles=frozenset({Role.MEMBER}),
+@method(
+    "m_topo", Kind.CONSTRUCTIVE, ignores=("messages", "what could run at the same moment", "peaks of memory")
 )
-
-
 def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """m-TOPO of Baechi (Jeon et al. 2020, "Baechi: Fast Device Placement of Machine Learning Graphs").
+    """m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).
 
     Units are taken in topological order; a device is left for the next one when it would hold more than
 
@@ -366,12 +361,3 @@ def m_topo(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
             row[unit] = devices[place]
         rows.append(certain(problem.legalized(row, fastest_devices(problem))))
     return fitting(problem, [rows[0], certain(likely(rows[1]))])
-
-
-M_TOPO_SPEC = MethodSpec(
-    name="m_topo",
-    kind=Kind.CONSTRUCTIVE,
-    summary="m-TOPO: a like share of memory for each device, in topological order (Baechi: Jeon et al. 2020).",
-    build=m_topo,
-    ignores=("messages", "what could run at the same moment", "peaks of memory"),
-)

@@ -7,15 +7,16 @@ import functools
 import json
 import os
 import pathlib
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, Role, Settings, method, setting
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
 from tf_placer.ops.simulator import NEVER, Chains, ChainSearch
 from tf_placer.planners import local_search
+from tf_placer.planners.planner import Resumable
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -70,8 +71,6 @@ _REPEATED_UNITS = 4096  # in fewer, single moves soon do as much
 _REPEATED = 0  # a level, beside numbers of parts
 _MUCH_FASTER = 0.8  # a start that takes this share of another's time leaves it out, whatever it cuts
 _GAIN = 1e-3  # least gain of a turn of units that counts, as a share of the step time
-_COUNTS = ("turn", "made", "before_ns", "doublings", "stalls", "restarts")
-_ARRAYS = {"starts": np.int32, "start_ns": np.int64, "best": np.int32, "best_ns": np.int64}
 _MOST_DOUBLED = 1000  # times, of a setback: long before that it is the whole step
 
 
@@ -82,7 +81,7 @@ class _Level(NamedTuple):
     unit: np.ndarray  # [U] int32, the group of each unit
 
 
-class SimulatedMemetic:
+class SimulatedMemetic(Resumable):
     """Chains of local search that share what they find, from coarse to fine.
 
     Where there are groups, chains begin at the cheap starts that cut the fewest edges, unless another is much faster.
@@ -101,6 +100,11 @@ class SimulatedMemetic:
     Some moves begin on the critical path. Of several (``draws``) a small network, trained on other steps
     (``edit_weights``), chooses the one to simulate. Turns are counted in evaluations, whatever the bursts.
     """
+
+    _KEPT: ClassVar = dict.fromkeys(
+        ("_turn", "_made", "_before_ns", "_doublings", "_stalls", "_restarts"), int
+    )
+    _KEPT |= {"_starts": np.int32, "_start_ns": np.int64, "_best": np.int32, "_best_ns": np.int64}
 
     def __init__(
         self,
@@ -178,22 +182,15 @@ class SimulatedMemetic:
 
     def state(self) -> dict[str, Any]:
         """State of every chain, now and at the beginning of its turn."""
-        state = {name: getattr(self, f"_{name}") for name in (*_COUNTS, *_ARRAYS)}
-        state["starts"], state["start_ns"] = self._starts.copy(), self._start_ns.copy()
+        state = super().state()
         if self._turn:
-            names = local_search.CHAINS_STATE
-            state |= {
-                "unit": self._level.unit,
-                **{f"chains_{name}": getattr(self._chains, name) for name in names},
-            }
+            chains = {f"chains_{name}": getattr(self._chains, name) for name in local_search.CHAINS_STATE}
+            state |= {"unit": self._level.unit, **chains}
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continues from what ``state`` gave, with as many chains as there were."""
-        for name in _COUNTS:
-            setattr(self, f"_{name}", int(state[name]))
-        for name, kind in _ARRAYS.items():
-            setattr(self, f"_{name}", np.array(state[name], kind))
+        super().restore(state)
         if self._turn:
             kinds = local_search.CHAINS_STATE.items()
             self._chains = Chains(**{name: np.array(state[f"chains_{name}"], kind) for name, kind in kinds})
@@ -270,9 +267,7 @@ class SimulatedMemetic:
         number, unit = len(self._best), self._level.unit
         rows = np.zeros((number, int(unit.max(initial=-1)) + 1), np.int32)
         rows[:, unit] = self._best
-        states = [
-            local_search.random_state(self._seed, self._turn * number + chain) for chain in range(number)
-        ]
+        states = [local_search.random_state(self._seed, turn * number + chain) for chain in range(number)]
         bits = np.array(states, np.uint64).view(np.int64)
         counts = np.stack([self._best_ns, self._best_ns, np.ones(number, np.int64), bits], axis=1)
         late_ns = [ns if ns == NEVER else ns + int(ns * setback) for ns in self._best_ns.tolist()]
@@ -306,17 +301,19 @@ class SimulatedMemetic:
         return level
 
 
-SPEC = MethodSpec(
-    name="memetic",
-    kind=Kind.IMPROVING,
-    summary="Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989).",
-    # An evaluator that is no simulator makes too few evaluations for levels and several chains.
-    build=lambda problem, config, start, seed: local_search.LocalSearch(
-        problem, local_search.LocalSearchConfig(chains=1, late=config.late), start, seed
-    ),
+@method(
+    "memetic",
+    Kind.IMPROVING,
+    {Role.MEMBER, Role.LEAD},
     config=MemeticConfig,
     build_inside=SimulatedMemetic,
-    roles=frozenset({Role.MEMBER, Role.LEAD}),
     uses_start=True,
     versions={"memetic": STATE_VERSION},
 )
+def memetic(
+    problem: Problem, config: MemeticConfig, start: np.ndarray, seed: int
+) -> local_search.LocalSearch:
+    """Late acceptance over groups, then finer ones, then units; chains cross over (Moscato 1989)."""
+    # An evaluator that is no simulator makes too few evaluations for levels and several chains.
+    chain = local_search.LocalSearchConfig(chains=1, late=config.late)
+    return local_search.LocalSearch(problem, chain, start, seed)

@@ -19,7 +19,7 @@ import numpy as np
 
 from colocation.op_facts import having
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, NoSettings, Role, Settings, method, setting
 from tf_placer.grouper.groups import adjacency, min_cut_partition, whole_shares
 from tf_placer.grouper.memory_repair import MemoryRepair, fitting, repairs
 from tf_placer.planners.planner import Resumable
@@ -34,27 +34,22 @@ from tf_placer.problem.unit_graph import (
 )
 
 
+@method("single", Kind.CONSTRUCTIVE, ignores=("everything",), roles={Role.REFERENCE, Role.BESIDE})
 def single_device_placements(
     problem: Problem, config: NoSettings = NoSettings(), seed: int = 0
 ) -> np.ndarray:
-    """[D, U] int32: row d is ``problem.everything_on(d)``."""
+    """Everything on one device, each in turn.
+
+    [D, U] int32: row d is ``problem.everything_on(d)``.
+    """
     return np.stack([problem.everything_on(d) for d in range(problem.num_devices)])
 
 
-SPEC = MethodSpec(
-    name="single",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Everything on one device, each in turn.",
-    build=single_device_placements,
-    ignores=("everything",),
-    roles=frozenset({Role.REFERENCE, Role.BESIDE}),
-)
-
-
+@method("cpu_only", Kind.CONSTRUCTIVE, ignores=("everything",))
 def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """[1, U] int32: every unit on the first CPU; one without a kernel there on its first legal device.
+    """Everything on the host's CPU (a column of Mirhoseini et al. 2017).
 
-    A column of the papers' tables (Mirhoseini et al. 2017 and 2018). Time and memory do not count.
+    [1, U] int32: a unit without a kernel on the first CPU goes to its first legal device. Time and memory do not count.
 
     Raises:
       InputError: the cluster has no CPU.
@@ -66,20 +61,12 @@ def cpu_only(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0)
     return problem.everything_on(host)[np.newaxis]
 
 
-CPU_ONLY_SPEC = MethodSpec(
-    name="cpu_only",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Everything on the host's CPU (a column of Mirhoseini et al. 2017).",
-    build=cpu_only,
-    ignores=("everything",),
-)
-
-
 _METADATA = sorted(having("metadata"))
 
 
+@method("tf_default", Kind.CONSTRUCTIVE, ignores=("everything but kernels and colocation",))
 def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """TensorFlow's own placer (Abadi et al. 2016, "TensorFlow: A System for Large-Scale Machine Learning").
+    """TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).
 
     Every colocation unit goes to the first GPU where all of its ops have a kernel there, else to the first CPU; without
     a GPU to the first device. Then its two rules for ops that are units by themselves: one that waits for nothing goes
@@ -105,26 +92,23 @@ def tf_default(problem: Problem, config: NoSettings = NoSettings(), seed: int = 
     return row[np.newaxis]
 
 
-TF_DEFAULT_SPEC = MethodSpec(
-    name="tf_default",
-    kind=Kind.CONSTRUCTIVE,
-    summary="TensorFlow's own placer: the first GPU where there is a kernel, else the CPU (Abadi et al. 2016).",
-    build=tf_default,
-    ignores=("everything but kernels and colocation",),
-)
-
-
 _AS_FAST = 2.0  # times as slow as the fastest device, at most, is a device that experts use
 
 
+@method(
+    "expert",
+    Kind.CONSTRUCTIVE,
+    ignores=("how long layers take", "messages", "peaks of memory"),
+    roles={Role.MEMBER},
+)
 def expert(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """Puts runs of equally many stages on the fastest devices, in the order of the network.
+    """A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).
 
-    These are the rules of the papers (Mirhoseini et al. 2017): each LSTM layer on a device, attention and softmax with
-    the last one, and contiguous runs of layers for convolutional networks. A stage is what the program's author named
-    (``Item.stages``), with its gradients. What has no stage goes with the neighbour that it shares most bytes with.
-    Where no stage is known, the topological order of units is cut into runs of equal work. Departure: plans are
-    repaired (``MemoryRepair``).
+    Runs of equally many stages are on the fastest devices, in the order of the network. These are the rules of the
+    papers: each LSTM layer on a device, and contiguous runs of layers for convolutional networks. A stage is what the
+    program's author named (``Item.stages``), with its gradients. What has no stage goes with the neighbour that it
+    shares most bytes with. Where no stage is known, the topological order of units is cut into runs of equal work.
+    Departure: plans are repaired (``MemoryRepair``).
     """
     slow = slowness(problem)
     devices = np.flatnonzero(slow <= _AS_FAST * slow.min())
@@ -176,18 +160,14 @@ def _place_of_stage(problem: Problem) -> np.ndarray:
     return np.maximum(np.array(rank_of_unit, np.int64), 0) / len(stages)
 
 
-EXPERT_SPEC = MethodSpec(
-    name="expert",
-    kind=Kind.CONSTRUCTIVE,
-    summary="A layer a device, attention and softmax with the last, as experts do (Mirhoseini et al. 2017).",
-    build=expert,
-    ignores=("how long layers take", "messages", "peaks of memory"),
-    roles=frozenset({Role.MEMBER}),
+@method(
+    "topological_fill",
+    Kind.CONSTRUCTIVE,
+    ignores=("messages", "what could run at the same moment", "peaks of memory"),
+    roles={Role.BESIDE},
 )
-
-
 def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """Fills devices with units in topological order, the fastest devices first (m-TOPO of Baechi, Jeon et al. 2020).
+    """Devices filled in topological order, the fastest first, several ways (m-TOPO, Jeon et al. 2020).
 
     m-TOPO gives each device a like share of the memory that the program needs. Departures: a share is in proportion to
     the device's memory; it is tried with the fastest two devices, four and so on up to all, and with each filled to the
@@ -212,16 +192,6 @@ def topological_fill(problem: Problem, config: NoSettings = NoSettings(), seed: 
             row[order] = devices[np.minimum(part, len(limits) - 1)]
             rows.append(certain(repair(problem.legalized(row, devices))))
     return fitting(problem, rows)
-
-
-TOPOLOGICAL_FILL_SPEC = MethodSpec(
-    name="topological_fill",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Devices filled in topological order, the fastest first, several ways (m-TOPO, Jeon et al. 2020).",
-    build=topological_fill,
-    ignores=("messages", "what could run at the same moment", "peaks of memory"),
-    roles=frozenset({Role.BESIDE}),
-)
 
 
 _PROGRAM = "scotch_gmap"
@@ -328,8 +298,9 @@ def accelerators(problem: Problem) -> np.ndarray:
     return usable if is_cpu.all() else usable[~is_cpu]
 
 
+@method("metis", Kind.CONSTRUCTIVE, ignores=("the order of ops", "latencies", "peaks of memory"))
 def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """Min-cut partitions of the unit graph by METIS (Karypis & Kumar 1998), a part for each device.
+    """Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).
 
     Once over the accelerators and once over all devices; a device's share of the work goes with its speed. What may
     not be where its part is, or has no room there, is moved (``MemoryRepair``).
@@ -339,17 +310,9 @@ def metis(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) ->
     return rows_of_partitions(problem, device_sets, split)
 
 
-METIS_SPEC = MethodSpec(
-    name="metis",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Min-cut parts of like work, one for each device (METIS: Karypis & Kumar 1998).",
-    build=metis,
-    ignores=("the order of ops", "latencies", "peaks of memory"),
-)
-
-
+@method("scotch", Kind.CONSTRUCTIVE, ignores=("the order of ops", "latencies", "peaks of memory"))
 def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """Maps the unit graph onto all devices with Scotch (Pellegrini & Roman 1996), a baseline of ColocRL and HDP.
+    """Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).
 
     A device's share of the work goes with its speed. What may not be where it is mapped, or has no room there, is moved
     (``MemoryRepair``).
@@ -361,28 +324,14 @@ def scotch(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -
     return rows_of_partitions(problem, [usable_devices(problem)], mapping)
 
 
+@method("mincut", Kind.CONSTRUCTIVE, ignores=("the order of ops", "latencies", "peaks of memory"))
 def mincut(problem: Problem, config: NoSettings = NoSettings(), seed: int = 0) -> np.ndarray:
-    """As ``scotch``, without the CPUs where there are accelerators: what ColocRL and HDP call MinCut."""
+    """Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).
+
+    As ``scotch``, without the CPUs where there are accelerators: what ColocRL and HDP call MinCut.
+    """
     mapping = functools.partial(static_mapping, problem, unit_graph(problem))
     return rows_of_partitions(problem, [accelerators(problem)], mapping)
-
-
-MINCUT_SPEC = MethodSpec(
-    name="mincut",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Scotch's mapping onto the accelerators alone (Pellegrini & Roman 1996).",
-    build=mincut,
-    ignores=("the order of ops", "latencies", "peaks of memory"),
-)
-
-
-SCOTCH_SPEC = MethodSpec(
-    name="scotch",
-    kind=Kind.CONSTRUCTIVE,
-    summary="Scotch's mapping onto all devices by their speed (Pellegrini & Roman 1996).",
-    build=scotch,
-    ignores=("the order of ops", "latencies", "peaks of memory"),
-)
 
 
 class RandomBlocks(Resumable):
@@ -441,13 +390,10 @@ class RandomSearchConfig(Settings):
     batch: int = setting(16, least=1)  # placements drawn together
 
 
-RANDOM_SEARCH_SPEC = MethodSpec(
-    name="random",
-    kind=Kind.IMPROVING,
-    summary="Random search over block placements of every granularity.",
-    # The control that a method must beat at the same number of evaluations.
-    build=lambda problem, config, start, seed: RandomBlocks(problem, seed, config.batch),
-    config=RandomSearchConfig,
-    ignores=("everything but memory",),
-    roles=frozenset({Role.CONTROL}),
+@method(
+    "random", Kind.IMPROVING, {Role.CONTROL}, config=RandomSearchConfig, ignores=("everything but memory",)
 )
+def random_search(problem: Problem, config: RandomSearchConfig, start: object, seed: int) -> RandomBlocks:
+    """Random search over block placements of every granularity."""
+    # The control that a method must beat at the same number of evaluations.
+    return RandomBlocks(problem, seed, config.batch)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper import group_search
 from tf_placer.planners.planner import Resumable, Round
 from tf_placer.problem.problem import Problem
@@ -68,13 +68,15 @@ class BrkgaConfig(Settings):
     levels: int = setting(4, least=1, most=16)  # of coarseness; each has twice the parts of the one before
 
 
+@method("brkga", Kind.IMPROVING, config=BrkgaConfig, ignores=("single units", "order"))
 class Brkga(CoarseToFine):
-    """A vector of keys in [0, 1) for each plan, a key for each group (Goncalves & Resende 2011).
+    """Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).
 
-    A key k means the floor(k n)-th of the n devices that the group may be on. A generation is the elites of the last
-    one, a few mutants of random keys, and children: of an elite and another, each key from the elite with probability
-    ``bias``. Departures: a child's key is now and then drawn anew, and where the elites have become alike the search
-    goes on with finer groups near the best plan, after the finest anew.
+    A plan is a vector of keys in [0, 1), one for each group; a key k means the floor(k n)-th of the n devices that the
+    group may be on. A generation is the elites of the last one, a few mutants of random keys, and children: of an elite
+    and another, each key from the elite with probability ``bias``. Departures: a child's key is now and then drawn
+    anew, and where the elites have become alike the search goes on with finer groups near the best plan, after the
+    finest anew.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {**CoarseToFine._KEPT, "_keys": np.float64, "_times": np.float64}
@@ -142,16 +144,6 @@ def keys_of_devices(devices: np.ndarray, allowed: np.ndarray) -> np.ndarray:
     return (position + 0.5) / allowed.sum(axis=1)
 
 
-SPEC = MethodSpec(
-    name="brkga",
-    kind=Kind.IMPROVING,
-    summary="Biased random-key genetic algorithm over groups of units (Goncalves & Resende 2011).",
-    build=Brkga,
-    config=BrkgaConfig,
-    ignores=("single units", "order"),
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class CemConfig(Settings):
     """Settings of cross-entropy minimization."""
@@ -163,12 +155,14 @@ class CemConfig(Settings):
     levels: int = setting(4, least=1, most=16)  # of coarseness; each has twice the parts of the one before
 
 
+@method("cem", Kind.IMPROVING, config=CemConfig, ignores=("single units", "order"))
 class Cem(CoarseToFine):
-    """A device for each group from a table of probabilities, which moves to the best draws (Post, Gao et al. 2018).
+    """Cross-entropy minimization over groups of units (Post: Gao et al. 2018).
 
-    The distribution that is nearest to the elites in cross entropy is their frequencies; p <- (1 - a) p + a frequency.
-    Departures: groups are min-cut parts split by slack, the paper's proximal policy steps between are left out, and
-    where the table has converged the search goes on with finer groups near the best plan, after the finest anew.
+    Devices of groups are drawn from a table. The distribution that is nearest to the elites in cross entropy is their
+    frequencies; p <- (1 - a) p + a frequency. Departures: groups are min-cut parts split by slack, the paper's proximal
+    policy steps between are left out, and where the table has converged the search goes on with finer groups near the
+    best plan, after the finest anew.
     """
 
     _KEPT: ClassVar[dict[str, type]] = {**CoarseToFine._KEPT, "_rounds": int, "_probability": np.float64}
@@ -208,13 +202,3 @@ class Cem(CoarseToFine):
         if self._probability.max(axis=1).mean() > group_search.CONVERGED:
             best_devices = self._finer()
             self._probability = group_search.table_near(self._groups.legal, best_devices)
-
-
-CEM_SPEC = MethodSpec(
-    name="cem",
-    kind=Kind.IMPROVING,
-    summary="Cross-entropy minimization over groups of units (Post: Gao et al. 2018).",
-    build=Cem,
-    config=CemConfig,
-    ignores=("single units", "order"),
-)

@@ -259,7 +259,7 @@ def measured_spans(problem: Problem, trace: tf.compat.v1.RunMetadata) -> np.ndar
 
 
 def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None = None) -> str:
-    """The JSON of a trace: the step as it is simulated and, beside it from the same 0 on, as the runtime traced it.
+    """The JSON of a trace: the step as simulated and, beside that from the same 0 on, as traced by the runtime.
 
     ``measured`` is what ``RuntimeEvaluator.traced_step`` gives of the plan; None where it was not run.
     """

@@ -112,7 +112,7 @@ def page_of_run(
 
 
 def section_of_plan(name: str, number: int, outcome: Outcome, is_used: bool | None) -> Section:
-    """One numbered signature of a placed function; ``is_used`` as ``use_of_plan`` takes it."""
+    """One numbered signature of a placed function; ``is_used`` as of ``use_of_plan``."""
     applied = _ON_TRIAL if is_used is None else _PLACED if is_used else _UNPLACED
     beside_unplaced = outcome.notes.get(Note.BESIDE_UNPLACED, "")
     comparison = f"it is {beside_unplaced}; " if beside_unplaced else ""

@@ -119,7 +119,7 @@ class Page:
 
 
 def page_html(page: Page) -> str:
-    """A page as one HTML file that needs no network: its data, the charting library and its own code are in it.
+    """A page as one HTML file that needs no network, with data, charting library and code inside.
 
     Only the scripts of this package run: the page's own policy names them by their hashes, so text that comes with a
     program can start nothing, and nothing is loaded from anywhere.

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, method, setting
 from tf_placer.planners.local_search import OrderSearch
-from tf_placer.planners.memetic import SPEC as LEADING
 from tf_placer.planners.order import priorities, rules_for
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
@@ -87,8 +86,16 @@ class _Arm:
         self._checkpoint = Checkpoint(state=_below("planner.", arrays))
 
 
+@method(
+    methods.DEFAULT,
+    Kind.OWN_ROUNDS,
+    {Role.DEFAULT},
+    config=PortfolioConfig,
+    uses_start=True,
+    versions={"race": RACE_VERSION, **methods.find("memetic").versions},
+)
 class Portfolio:
-    """Races methods of the table inside one search.
+    """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).
 
     One method may open (``Role.OPENING``): its training on other programs shows in its first plans. Then come
     constructive methods, as long as they are cheap and no more than one start is given, and minimum cuts of the best
@@ -99,12 +106,15 @@ class Portfolio:
     Where several starts are given an arm begins at those. With a budget of evaluations nothing depends on the clock.
     """
 
-    def __init__(self, members: Sequence[MethodSpec], config: PortfolioConfig, context: Context) -> None:
-        """Makes nothing yet.
+    def __init__(
+        self, context: Context, config: PortfolioConfig, members: Sequence[MethodSpec] | None = None
+    ) -> None:
+        """Makes nothing yet; None for those of the table (``Role.MEMBER``).
 
         Constructive members are tried in their order. Of the improving ones the first arm is the leading one
         (``Role.LEAD``), else the first that continues from a plan.
         """
+        members = methods.having(Role.MEMBER) if members is None else members
         self._config = config
         self._context = context
         self._constructive = [spec for spec in members if spec.kind is Kind.CONSTRUCTIVE]
@@ -121,7 +131,7 @@ class Portfolio:
         self._until = -1.0  # share of the budget at which the turn ends
         self._before_s = math.inf  # the best when the turn began
 
-    def rounds(self) -> Iterator[Round]:
+    def __iter__(self) -> Iterator[Round]:
         """The rounds, from where the search was interrupted."""
         context, config = self._context, self._config
         context.checkpoint.track_state(self)
@@ -231,18 +241,6 @@ def _share(before_s: float, after_s: float) -> float:
     if math.isinf(before_s):
         return 0.0 if math.isinf(after_s) else 1.0
     return 1 - after_s / before_s if before_s else 0.0
-
-
-SPEC = MethodSpec(
-    name=methods.DEFAULT,
-    kind=Kind.OWN_ROUNDS,
-    summary="Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).",
-    build=lambda context, config: Portfolio(methods.having(Role.MEMBER), config, context).rounds(),
-    config=PortfolioConfig,
-    roles=frozenset({Role.DEFAULT}),
-    uses_start=True,
-    versions={"race": RACE_VERSION, **LEADING.versions},
-)
 
 
 _TRIED = 8  # plans on which every rule is tried at first

@@ -205,22 +205,14 @@ def recomputation(
     if plan is None:
         plans, peaks = _plain_plans(problem)
         plan = plans[fullest_share(cluster, peaks).argmin()]
-    step, trials = _Step.of(problem, passes, plan), dict[object, tuple[float, float, _Choice]]()
+    step = _Step(problem, passes, plan)
     if step.share <= 1:
         return item, None
     may = recomputable(item, passes) if recomputes else nothing
     may_park = parkable(item, passes) if parks else nothing
     held, read = _held_bytes(problem, passes, may | may_park)
 
-    def judged(choice: _Choice) -> tuple[float, float, _Choice]:
-        """Share of its memory that the fullest device takes, and time that is added."""
-        key = frozenset(choice.ops), choice.parked
-        if key not in trials:
-            step_s, share = step.measured(choice)
-            trials[key] = share, excess(step_s, step.seconds), choice
-        return trials[key]
-
-    ranked = [judged(choice) for choice in _choices(problem, may, held, passes)]
+    ranked = [step.judged(choice) for choice in _choices(problem, may, held, passes)]
     nothing_again = ranked[0][2]
     fastest_first = sorted(ranked, key=lambda row: row[1])
     least = np.minimum.accumulate([math.inf, *(share for share, _, _ in fastest_first)])
@@ -234,7 +226,7 @@ def recomputation(
             parked_set = step.fetched(
                 nothing_again.parking(parking[: np.searchsorted(parked_share, share) + 1])
             )
-            ranked += [judged(choice.parking(parked_set)) for choice in front]
+            ranked += [step.judged(choice.parking(parked_set)) for choice in front]
     ranked = [row for row in ranked if row[2].ops or row[2].parked]
     if not ranked:
         raise InputError(f"{item.name!r} has no backward pass that could do ops again; give more memory")
@@ -245,7 +237,7 @@ def recomputation(
         for op in generator.choice(toggles, _TOGGLES // problem.num_ops + _LEAST_TOGGLES).tolist():
             on_host = bool(is_large[op] and (not may[op] or generator.integers(2)))
             toggled = best[2].toggled(op, on_host)
-            row = judged(toggled) if toggled.ops or toggled.parked else best
+            row = step.judged(toggled) if toggled.ops or toggled.parked else best
             if (max(row[0], most), row[1]) <= (max(best[0], most), best[1]):
                 best = row
         ops, parked = best[2].ops, tuple(step.fetched(best[2]).items())
@@ -307,35 +299,33 @@ class _Choice:
         return dataclasses.replace(self, dropped=self.dropped | {op}, kept=self.kept - {op})
 
 
-@dataclasses.dataclass(frozen=True)
+def _time_and_share(problem: Problem, plan: np.ndarray) -> tuple[float, float]:
+    """Seconds of the step by a plan [U], and the share of its memory that the fullest accelerator takes."""
+    times = SimulatedEvaluator(problem).times(plan[np.newaxis])
+    return float(times.runtime_s[0]), float(fullest_share(problem.cluster, times.peak_bytes.numpy())[0])
+
+
 class _Step:
     """A step by one plan, however much memory that takes."""
 
-    problem: Problem
-    passes: Passes
-    plan: np.ndarray  # [U] devices
-    start_ns: np.ndarray  # [N] of each op, as the step is
-    end_ns: np.ndarray  # [N]
-    seconds: float
-    share: float  # of its memory that the fullest accelerator takes
+    def __init__(self, problem: Problem, passes: Passes, plan: np.ndarray) -> None:
+        """The step unchanged, by devices ``plan`` [U]."""
+        self._problem, self._passes, self._plan = problem, passes, plan
+        schedule = SimulatedEvaluator(problem).schedule(plan[np.newaxis])
+        self._start_ns, self.end_ns = schedule.start_ns.numpy()[0], schedule.end_ns.numpy()[0]  # [N]
+        self.seconds, self.share = _time_and_share(problem, plan)
+        self._trials: dict[object, tuple[float, float, _Choice]] = {}
 
-    @staticmethod
-    def of(problem: Problem, passes: Passes, plan: np.ndarray) -> _Step:
-        """The step unchanged."""
-        simulator, row = SimulatedEvaluator(problem), plan[np.newaxis]
-        schedule, times = simulator.schedule(row), simulator.times(row)
-        shares = fullest_share(problem.cluster, times.peak_bytes.numpy())
-        start_ns, end_ns = schedule.start_ns.numpy()[0], schedule.end_ns.numpy()[0]
-        return _Step(problem, passes, plan, start_ns, end_ns, float(times.runtime_s[0]), float(shares[0]))
-
-    def measured(self, choice: _Choice) -> tuple[float, float]:
-        """Seconds of the step, and the share of its memory that the fullest accelerator takes, by a choice."""
-        changed = with_copies(self.problem, self.passes, choice.ops, self.fetched(choice))
-        host = self.problem.cluster.host or 0
-        row = np.concatenate([self.plan, np.full(changed.num_units - len(self.plan), host)])[np.newaxis]
-        times = SimulatedEvaluator(changed).times(row.astype(np.int32))
-        shares = fullest_share(changed.cluster, times.peak_bytes.numpy())
-        return float(times.runtime_s[0]), float(shares[0])
+    def judged(self, choice: _Choice) -> tuple[float, float, _Choice]:
+        """Share of its memory that the fullest accelerator takes by a choice, and the share of time that is added."""
+        key = frozenset(choice.ops), choice.parked
+        if key not in self._trials:
+            changed = with_copies(self._problem, self._passes, choice.ops, self.fetched(choice))
+            copies = np.full(changed.num_units - len(self._plan), self._problem.cluster.host or 0)
+            row = np.concatenate([self._plan, copies]).astype(np.int32)
+            step_s, share = _time_and_share(changed, row)
+            self._trials[key] = share, excess(step_s, self.seconds), choice
+        return self._trials[key]
 
     def fetched(self, choice: _Choice) -> dict[int, int]:
         """Parked op -> the late op after which its output comes back, in time for the first reader.
@@ -345,7 +335,7 @@ class _Step:
         """
         if not choice.parked:
             return {}
-        passes, problem, host = self.passes, self.problem, self.problem.cluster.host
+        passes, problem, host = self._passes, self._problem, self._problem.cluster.host
         assert host is not None  # of a cluster where outputs are parked
         late = np.flatnonzero(passes.is_late)
         late = late[np.argsort(self.end_ns[late], kind="stable")]
@@ -353,7 +343,7 @@ class _Step:
         copies = passes.copies(choice.ops, dict.fromkeys(choice.parked, earliest))
         reader = {op: copies[op][0] for op in choice.parked if op in copies}
         num_bytes = np.bincount(problem.tensor_producer, problem.tensor_bytes, problem.num_ops)
-        device, transfer = self.plan[problem.unit_of_op], problem.op_graph.transfer
+        device, transfer = self._plan[problem.unit_of_op], problem.op_graph.transfer
         gone_ns, waits = dict[int, float](), dict[int, int]()
         free_ns = np.zeros(problem.num_devices)
         for op in sorted(reader, key=lambda op: (self.end_ns[op], op)):
@@ -361,9 +351,9 @@ class _Step:
             gone_ns[op] = begin_ns + transfer.between_ns(num_bytes[op], device[op], np.array(host))
             free_ns[device[op]] = gone_ns[op]
         free_ns[:] = np.inf
-        for op in sorted(reader, key=lambda op: (self.start_ns[reader[op]], op), reverse=True):
+        for op in sorted(reader, key=lambda op: (self._start_ns[reader[op]], op), reverse=True):
             target = device[reader[op]]
-            end_ns = min(free_ns[target], self.start_ns[reader[op]])
+            end_ns = min(free_ns[target], self._start_ns[reader[op]])
             begin_ns = end_ns - transfer.between_ns(num_bytes[op], np.array(host), target)
             before = late[: np.searchsorted(ended_ns, begin_ns, side="right")]
             before = before[passes.depth[before] < passes.depth[reader[op]]]
@@ -373,7 +363,7 @@ class _Step:
 
 
 def _held_bytes(problem: Problem, passes: Passes, may: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N] bytes of the outputs of ops that the backward pass reads, and of those alone that it reads.
+    """[N] bytes of all outputs of ops of which the backward pass reads some, and of the outputs read there alone.
 
     Only of ops that may lose them; views have none.
     """

@@ -16,7 +16,7 @@ from typing import Any
 
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, check_registration, fit, limited, nearest
-from tf_placer.base.method_spec import Kind, MethodSpec, Role
+from tf_placer.base.method_spec import ROWS, Kind, MethodSpec, Role
 
 DESCRIPTIONS = pathlib.Path(__file__).with_name("methods.json")
 
@@ -28,9 +28,8 @@ _NAMES_IN = {
     "agents.learned_list.learned_list": "learned_list",
     "agents.mars": "mars",
     "agents.placeto": "placeto",
-    "agents.post": "post",
     "agents.regal": "regal",
-    "agents.tabular": "tabular",
+    "agents.tables": "post tabular",
     "planners.cp_sat": "cp_sat",
     "planners.list_schedule": "heft list_schedule peft",
     "planners.local_search": "local_search",
@@ -68,8 +67,8 @@ def find(name: str) -> MethodSpec:
     """The row of the method called ``name``; raises InputError as ``check_name``."""
     check_name(name)
     if name not in _METHODS:
-        values = vars(importlib.import_module(MODULES[name])).values()
-        _METHODS[name] = next(row for row in values if isinstance(row, MethodSpec) and row.name == name)
+        importlib.import_module(MODULES[name])
+        _METHODS[name] = ROWS[name]
     return _METHODS[name]
 
 

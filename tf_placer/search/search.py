@@ -159,22 +159,6 @@ def search(
                 f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} "
                 "that is searched; make it of that one"
             )
-    return _wrapped(problem, spec, settings, budget, wrappers, seed, evaluator, start, checkpoint, progress)
-
-
-def _wrapped(
-    problem: Problem,
-    spec: MethodSpec,
-    settings: Any,
-    budget: Budget,
-    wrappers: Wrappers,
-    seed: int,
-    evaluator: Evaluator | None,
-    start: Start | None,
-    checkpoint: str | os.PathLike[str] | None,
-    progress: Progress | None,
-) -> SearchResult:
-    """The search with the order, the objective or the draws that were asked for."""
     objective = Objective(wrappers.get("objective", TIME), wrappers.get("slow_down", SLOW_DOWN))
     robust = arguments.truth("robust", wrappers.get("robust", False))
     order = arguments.one_of("order", wrappers.get("order", NO_ORDER), ORDERS)
@@ -206,13 +190,17 @@ def _wrapped(
         begins = start is not None or checkpoint is not None or not spec.uses_start
         if not robust or begins or budget.left(1) < 1:
             return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
-        # A step under every draw takes many times as long to simulate as one: half of the budget finds a start.
-        first = run(budget.share(_FIRST_OF))
-        if first.interrupted:
-            return first
-        rest = None if budget.evaluations is None else int(budget.left(first.evaluations))
-        seconds = max(budget.seconds - first.search_s, 1e-3)
-        result = run(Budget(seconds, rest), evaluator=evaluator, start=first.placement)
+        return _robust(run, budget, evaluator)
+
+
+def _robust(run: Callable[..., SearchResult], budget: Budget, evaluator: Evaluator | None) -> SearchResult:
+    """A search under draws: a step takes many times as long to simulate, so half of the budget finds a start."""
+    first = run(budget.share(_FIRST_OF))
+    if first.interrupted:
+        return first
+    rest = None if budget.evaluations is None else int(budget.left(first.evaluations))
+    seconds = max(budget.seconds - first.search_s, 1e-3)
+    result = run(Budget(seconds, rest), evaluator=evaluator, start=first.placement)
     tried, search_s = first.evaluations, first.search_s
     history = tuple(
         dataclasses.replace(

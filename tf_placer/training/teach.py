@@ -59,18 +59,15 @@ class Student(Protocol):
     # Of the plans to learn from, in the order of ``JointPlans``; () without plans.
     tasks: tuple[str, ...]
     levels: int  # K, of tasks beyond devices
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32 from 0 on: units that the policy always places together; not called without tasks."""
-
-    def meets(self, problem: Problem, plans: Plans | None) -> Any:
-        """A problem with good plans, if any are needed, as the policy sees them."""
-
-    def learn(self, lesson: Any, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one step, of ``rate`` (scalar float32) times the learning rate; returns the previous loss."""
-
-    def loss_of(self, lesson: Any) -> tf.Tensor:
-        """Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time."""
+    # [U] int32 from 0 on: units that the policy always places together; not called without tasks.
+    groups_of: Callable[[Problem], np.ndarray]
+    meets: Callable[
+        [Problem, Plans | None], Any
+    ]  # a problem, with good plans if any are needed, as the policy sees it
+    # Takes one step, of a rate (scalar float32) times the learning rate; returns the previous loss.
+    learn: Callable[[Any, tf.Tensor], tf.Tensor]
+    # Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time.
+    loss_of: Callable[[Any], tf.Tensor]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,9 +20,9 @@ from tests.tf_placer.agents.small_learners import (
     weighted_devices,
     weights,
 )
+from tf_placer.agents.features import PolicyKind, restore_weights, weights_bytes, weights_header
 from tf_placer.agents.learner import Best, adam, descend, summed_gradients
-from tf_placer.agents.post import PostConfig
-from tf_placer.agents.weights import PolicyKind, restore_weights, weights_bytes, weights_header
+from tf_placer.agents.tables import PostConfig
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes
 

@@ -67,8 +67,8 @@ def arm(name: str, row: np.ndarray) -> MethodSpec:
 
 
 def portfolio(*members: MethodSpec, **settings: Any) -> MethodSpec:
-    spec = dataclasses.replace(combinators.SPEC, default=PortfolioConfig(**{"head": 0.0, **settings}))
-    return dataclasses.replace(spec, build=lambda context, own: Portfolio(members, own, context).rounds())
+    spec = dataclasses.replace(methods.find("auto"), default=PortfolioConfig(**{"head": 0.0, **settings}))
+    return dataclasses.replace(spec, build=lambda context, own: Portfolio(context, own, members))
 
 
 def test_the_best_plan_is_the_optimum():

@@ -9,7 +9,7 @@ import sonnet as snt
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
-from tf_placer.agents.weights import PolicyKind
+from tf_placer.agents.features import PolicyKind
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import TASKS, Groups, JointPlans

@@ -9,8 +9,7 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents import learner
-from tf_placer.agents.features import FEATURES_VERSION, RELATIVE_VERSION, with_drawn_numbers
+from tf_placer.agents import features, learner
 from tf_placer.agents.go.policy import (
     NETWORK_VERSION,
     NOWHERE,
@@ -23,16 +22,8 @@ from tf_placer.agents.go.policy import (
     go_inputs,
     go_kind,
 )
-from tf_placer.agents.weights import (
-    SHIPPED,
-    WEIGHTS_REMEDY,
-    PolicyKind,
-    restore_weights,
-    weights_header,
-    weights_path,
-)
 from tf_placer.base import arguments, masked
-from tf_placer.base.method_spec import Kind, MethodSpec, Settings, setting
+from tf_placer.base.method_spec import Kind, Settings, method, setting
 from tf_placer.grouper.groups import DEVICES, TASKS, JointPlans, ordered_groups
 from tf_placer.grouper.memory_repair import fitting, repairs
 from tf_placer.problem.problem import Problem
@@ -41,18 +32,139 @@ _STEPS, _TEMPERATURE = 12, 0.5  # of placements by taught weights
 _LARGEST = 2**25  # most numbers in a layer's attention at once
 
 
-def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, PolicyKind]:
+def made(config: GoConfig, seed: int) -> tuple[GoPolicy | MultiTaskPolicy, features.PolicyKind]:
     """The policy that decides ``config.tasks``, and the kind of its weights."""
     kind = go_kind(config)
     if config.tasks == DEVICES:
         return GoPolicy(config, seed), kind
     settings = {**kind.settings, "tasks": config.tasks, "levels": config.levels}
-    return MultiTaskPolicy(config, seed), PolicyKind(MultiTaskPolicy.__name__, kind.versions, settings)
+    return MultiTaskPolicy(config, seed), features.PolicyKind(
+        MultiTaskPolicy.__name__, kind.versions, settings
+    )
 
 
 def placement_of(policy: GoPolicy | MultiTaskPolicy) -> GoPolicy:
     """The part of a policy that decides devices."""
     return policy.placement if isinstance(policy, MultiTaskPolicy) else policy
+
+
+_LEAST_MISSING = 0.05  # share of the decisions
+_REPEATS = 4  # times that a step removes parts of each plan
+_TEACHING_CLIP = 1.0
+
+
+class GoLesson(NamedTuple):
+    """A problem, and good plans for its nodes."""
+
+    inputs: GoInputs
+    plans: tf.Tensor  # [K, V] int32 devices
+    levels: tf.Tensor  # [K, L, V] int32, in the tasks beyond devices
+    neutral: tf.Tensor  # [L, V] int32, levels with which nothing is decided
+    legal_levels: tf.Tensor  # [L, V, levels] bool
+
+
+class GoStudent(snt.Module):
+    """Teaches a policy of GO to complete plans of which parts are missing; a ``Student``.
+
+    A part of the nodes of each plan, of any size, is removed, and the policy predicts their devices (masked imitation;
+    Devlin et al. 2019 for words). In half of the rows they are random instead of missing, as where a refinement begins.
+    Numbers of devices of a type are drawn anew, so that none stands for a part of the plan. With further tasks it also
+    predicts missing levels, given all devices of the plan and its levels in the tasks before.
+    """
+
+    def __init__(self, config: GoConfig, seed: int):
+        """Draws weights from the seed."""
+        super().__init__(name="go_student")
+        self._config = config
+        self.tasks, self.levels = tuple(config.tasks.split(",")), config.levels
+        # Nothing leans to the current choices: a lesson says how likely they are to be right.
+        unbiased = dataclasses.replace(config, keep_probability=0.0, exploration=0.0)
+        self.policy, self.kind = made(unbiased, seed)
+        self._placement = placement_of(self.policy)
+        self._seed = tf.constant([seed, 0x57D], tf.int32)
+        self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
+        self._optimizer = learner.adam(self._step_length, self.policy.trainable_variables)
+        self.updates = tf.Variable(0, trainable=False, name="updates")
+
+    def groups_of(self, problem: Problem) -> np.ndarray:
+        """[U] int32 nodes."""
+        return ordered_groups(problem, self._config.most_nodes).group_of_unit
+
+    def meets(self, problem: Problem, plans: Any) -> GoLesson:
+        """A problem with good ``Plans``; the first unit of a node gives the node's device."""
+        nodes = ordered_groups(problem, self._config.most_nodes)
+        joint = JointPlans(nodes, self.tasks, self.levels)
+        return GoLesson(
+            inputs=go_inputs(nodes),
+            plans=tf.constant(plans.device_of_unit[:, nodes.first_unit], tf.int32),
+            levels=tf.constant(plans.levels, tf.int32),
+            neutral=tf.constant(joint.neutral),
+            legal_levels=tf.constant(joint.legal),
+        )
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:
+        """Takes one optimizer step; returns the previous mean -log p of the missing decisions."""
+        variables = self.policy.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = self._loss(lesson, tf.random.fold_in(self._seed, self.updates))
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        self._step_length.assign(self._config.learning_rate * rate)
+        learner.apply_gradients([gradients], [(variables, self._optimizer)], _TEACHING_CLIP)
+        self.updates.assign_add(1)
+        return loss
+
+    @tf.function(autograph=False, reduce_retracing=True)
+    def loss_of(self, lesson: GoLesson) -> tf.Tensor:
+        """The loss without a step, always with the same parts missing."""
+        return self._loss(lesson, tf.random.fold_in(self._seed, -1))
+
+    def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
+        """Mean over the tasks."""
+        numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
+        inputs = lesson.inputs._replace(graph=features.with_drawn_numbers(lesson.inputs.graph, numbers))
+        plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
+        terms = []
+        if DEVICES in self.tasks:
+            seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
+            terms.append((masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
+        if isinstance(self.policy, MultiTaskPolicy):
+            further = len([task for task in self.tasks if task != DEVICES])
+            levels = tf.unstack(tf.repeat(lesson.levels, _REPEATS, axis=0), further, axis=1)
+            legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
+            of_task = [tf.random.fold_in(seed, 1 + task) for task in range(further)]
+            seeds = [tf.unstack(tf.random.split(task_seed, 4)) for task_seed in of_task]
+            hidden = [partly_hidden(*task) for task in zip(levels, legal, neutral, seeds, strict=True)]
+            seen, missing = zip(*hidden, strict=True)
+            begin, state = (tf.stack([plans, *rows], axis=1) for rows in (seen, levels))
+            log_prob = self.policy.score_levels(inputs, begin, state).log_prob
+            terms += zip(tf.unstack(log_prob, further, axis=1), missing, strict=True)
+        means = [
+            tf.reduce_sum(weight * -log_p) / tf.maximum(tf.reduce_sum(weight), 1.0) for log_p, weight in terms
+        ]
+        return tf.add_n(means) / len(means)
+
+
+def partly_hidden(
+    plans: tf.Tensor, legal: tf.Tensor, nothing: tf.Tensor, seeds: list[tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
+
+    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing`` stands for missing
+    decisions, in the others any choice. Seeds are four.
+    """
+    share_seed, missing_seed, choice_seed, nothing_seed = seeds
+    rows = tf.shape(plans)[0]
+    share = tf.random.stateless_uniform([rows, 1], share_seed, _LEAST_MISSING, 1.0)
+    missing = tf.random.stateless_uniform(tf.shape(plans), missing_seed) < share
+    has_choice = tf.reduce_sum(tf.cast(legal, tf.int32), axis=1) > 1
+    missing = tf.logical_and(missing, has_choice)
+    uniform = masked.masked(tf.zeros(tf.shape(legal)), legal)
+    choice = masked.largest(uniform + masked.gumbel([rows, *tf.unstack(tf.shape(uniform))], choice_seed))
+    is_nothing = tf.random.stateless_uniform([rows, 1], nothing_seed) < 0.5
+    seen = tf.where(missing, tf.where(is_nothing, nothing, choice), plans)
+    return seen, tf.cast(missing, tf.float32)
 
 
 class Drawn(NamedTuple):
@@ -62,8 +174,22 @@ class Drawn(NamedTuple):
     log_prob: tf.Tensor
 
 
+@method(
+    "go",
+    Kind.LEARNED,
+    config=GoConfig,
+    default=GoConfig(weights=features.SHIPPED),
+    ignores=("what does not fit in its groups",),
+    uses_start=True,
+    versions={
+        "network": NETWORK_VERSION + 2,
+        "features": features.FEATURES_VERSION,
+        "relative": features.RELATIVE_VERSION,
+    },
+    student=GoStudent,
+)
 class GoLearner(learner.PolicyLearner):
-    """Trains a ``GoPolicy`` on one problem (Zhou et al. 2020, section 3.4).
+    """GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).
 
     objective = mean_b sum_decisions min(r A, clip(r) A) + weight * mean entropy,   r = p / old p of each decision
 
@@ -83,13 +209,13 @@ class GoLearner(learner.PolicyLearner):
         policy, kind = made(config, seed)
         if config.weights:
             # Weights of all tasks, or those of the placement alone.
-            path = weights_path(config.weights, __file__)
+            path = features.weights_path(config.weights, __file__)
             if isinstance(policy, MultiTaskPolicy):
-                self._levels_are_taught = weights_header(path).get("policy") == kind.policy
+                self._levels_are_taught = features.weights_header(path).get("policy") == kind.policy
             if self._levels_are_taught:
-                restore_weights(path, kind, policy)
+                features.restore_weights(path, kind, policy)
             else:
-                restore_weights(path, go_kind(config), placement_of(policy))
+                features.restore_weights(path, go_kind(config), placement_of(policy))
         inputs = go_inputs(nodes)
         super().__init__("go_learner", policy, config, warm_start, [seed, 0x60], inputs=inputs, joint=joint)
         self._trains((policy.trainable_variables, config.learning_rate), clip=config.gradient_clip)
@@ -243,145 +369,12 @@ def chunk_of(config: GoConfig, nodes: int) -> int:
     return max(divisor for divisor in range(1, size + 1) if size % divisor == 0 and divisor <= most)
 
 
-_LEAST_MISSING = 0.05  # share of the decisions
-_REPEATS = 4  # times that a step removes parts of each plan
-_TEACHING_CLIP = 1.0
-
-
-class GoLesson(NamedTuple):
-    """A problem, and good plans for its nodes."""
-
-    inputs: GoInputs
-    plans: tf.Tensor  # [K, V] int32 devices
-    levels: tf.Tensor  # [K, L, V] int32, in the tasks beyond devices
-    neutral: tf.Tensor  # [L, V] int32, levels with which nothing is decided
-    legal_levels: tf.Tensor  # [L, V, levels] bool
-
-
-class GoStudent(snt.Module):
-    """Teaches a policy of GO to complete plans of which parts are missing; a ``Student``.
-
-    A part of the nodes of each plan, of any size, is removed, and the policy predicts their devices (masked imitation;
-    Devlin et al. 2019 for words). In half of the rows they are random instead of missing, as where a refinement begins.
-    Numbers of devices of a type are drawn anew, so that none stands for a part of the plan. With further tasks it also
-    predicts missing levels, given all devices of the plan and its levels in the tasks before.
-    """
-
-    def __init__(self, config: GoConfig, seed: int):
-        """Draws weights from the seed."""
-        super().__init__(name="go_student")
-        self._config = config
-        self.tasks, self.levels = tuple(config.tasks.split(",")), config.levels
-        # Nothing leans to the current choices: a lesson says how likely they are to be right.
-        unbiased = dataclasses.replace(config, keep_probability=0.0, exploration=0.0)
-        self.policy, self.kind = made(unbiased, seed)
-        self._placement = placement_of(self.policy)
-        self._seed = tf.constant([seed, 0x57D], tf.int32)
-        self._step_length = tf.Variable(config.learning_rate, trainable=False, name="step_length")
-        self._optimizer = learner.adam(self._step_length, self.policy.trainable_variables)
-        self.updates = tf.Variable(0, trainable=False, name="updates")
-
-    def groups_of(self, problem: Problem) -> np.ndarray:
-        """[U] int32 nodes."""
-        return ordered_groups(problem, self._config.most_nodes).group_of_unit
-
-    def meets(self, problem: Problem, plans: Any) -> GoLesson:
-        """A problem with good ``Plans``; the first unit of a node gives the node's device."""
-        nodes = ordered_groups(problem, self._config.most_nodes)
-        joint = JointPlans(nodes, self.tasks, self.levels)
-        return GoLesson(
-            inputs=go_inputs(nodes),
-            plans=tf.constant(plans.device_of_unit[:, nodes.first_unit], tf.int32),
-            levels=tf.constant(plans.levels, tf.int32),
-            neutral=tf.constant(joint.neutral),
-            legal_levels=tf.constant(joint.legal),
-        )
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def learn(self, lesson: GoLesson, rate: tf.Tensor) -> tf.Tensor:
-        """Takes one optimizer step; returns the previous mean -log p of the missing decisions."""
-        variables = self.policy.trainable_variables
-        with tf.GradientTape() as tape:
-            loss = self._loss(lesson, tf.random.fold_in(self._seed, self.updates))
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        self._step_length.assign(self._config.learning_rate * rate)
-        learner.apply_gradients([gradients], [(variables, self._optimizer)], _TEACHING_CLIP)
-        self.updates.assign_add(1)
-        return loss
-
-    @tf.function(autograph=False, reduce_retracing=True)
-    def loss_of(self, lesson: GoLesson) -> tf.Tensor:
-        """The loss without a step, always with the same parts missing."""
-        return self._loss(lesson, tf.random.fold_in(self._seed, -1))
-
-    def _loss(self, lesson: GoLesson, seed: tf.Tensor) -> tf.Tensor:
-        """Mean over the tasks."""
-        numbers, *device_seeds = tf.unstack(tf.random.split(seed, 5))
-        inputs = lesson.inputs._replace(graph=with_drawn_numbers(lesson.inputs.graph, numbers))
-        plans = tf.repeat(lesson.plans, _REPEATS, axis=0)
-        terms = []
-        if DEVICES in self.tasks:
-            seen, missing = partly_hidden(plans, inputs.legal, tf.constant(NOWHERE), device_seeds)
-            terms.append((masked.log_prob(self._placement.logits(inputs, seen), plans), missing))
-        if isinstance(self.policy, MultiTaskPolicy):
-            further = len([task for task in self.tasks if task != DEVICES])
-            levels = tf.unstack(tf.repeat(lesson.levels, _REPEATS, axis=0), further, axis=1)
-            legal, neutral = (tf.unstack(table, further) for table in (lesson.legal_levels, lesson.neutral))
-            of_task = [tf.random.fold_in(seed, 1 + task) for task in range(further)]
-            seeds = [tf.unstack(tf.random.split(task_seed, 4)) for task_seed in of_task]
-            hidden = [partly_hidden(*task) for task in zip(levels, legal, neutral, seeds, strict=True)]
-            seen, missing = zip(*hidden, strict=True)
-            begin, state = (tf.stack([plans, *rows], axis=1) for rows in (seen, levels))
-            log_prob = self.policy.score_levels(inputs, begin, state).log_prob
-            terms += zip(tf.unstack(log_prob, further, axis=1), missing, strict=True)
-        means = [
-            tf.reduce_sum(weight * -log_p) / tf.maximum(tf.reduce_sum(weight), 1.0) for log_p, weight in terms
-        ]
-        return tf.add_n(means) / len(means)
-
-
-def partly_hidden(
-    plans: tf.Tensor, legal: tf.Tensor, nothing: tf.Tensor, seeds: list[tf.Tensor]
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Decisions [B, V] int32 with a share missing, and [B, V] float32, 1 for the missing ones.
-
-    A node with one ``legal`` [V, C] choice is never missing. In half of the rows ``nothing`` stands for missing
-    decisions, in the others any choice. Seeds are four.
-    """
-    share_seed, missing_seed, choice_seed, nothing_seed = seeds
-    rows = tf.shape(plans)[0]
-    share = tf.random.stateless_uniform([rows, 1], share_seed, _LEAST_MISSING, 1.0)
-    missing = tf.random.stateless_uniform(tf.shape(plans), missing_seed) < share
-    has_choice = tf.reduce_sum(tf.cast(legal, tf.int32), axis=1) > 1
-    missing = tf.logical_and(missing, has_choice)
-    uniform = masked.masked(tf.zeros(tf.shape(legal)), legal)
-    choice = masked.largest(uniform + masked.gumbel([rows, *tf.unstack(tf.shape(uniform))], choice_seed))
-    is_nothing = tf.random.stateless_uniform([rows, 1], nothing_seed) < 0.5
-    seen = tf.where(missing, tf.where(is_nothing, nothing, choice), plans)
-    return seen, tf.cast(missing, tf.float32)
-
-
-SPEC = MethodSpec(
-    name="go",
-    kind=Kind.LEARNED,
-    summary="GO: devices for all nodes at once, by GraphSAGE, attention and PPO (Zhou et al. 2020).",
-    build=GoLearner,
-    config=GoConfig,
-    default=GoConfig(weights=SHIPPED),
-    ignores=("what does not fit in its groups",),
-    uses_start=True,
-    versions={"network": NETWORK_VERSION + 2, "features": FEATURES_VERSION, "relative": RELATIVE_VERSION},
-    student=GoStudent,
-)
-
-
 @dataclasses.dataclass(frozen=True)
 class GoZeroShotConfig(Settings):
     """Settings of ``go_zero_shot``."""
 
     # File that ``train`` wrote, for a policy with GO's own settings; "shipped" comes with tf_placer.
-    weights: str = setting("shipped", remedy=WEIGHTS_REMEDY)
+    weights: str = setting("shipped", remedy=features.WEIGHTS_REMEDY)
     # Decisions to make, one of ``TASKS`` with devices: those that the weights were taught.
     tasks: str = setting(DEVICES, words=tuple(tasks for tasks in TASKS if tasks.startswith(DEVICES)))
     samples: int = setting(64, least=1)  # B, number of plans; the first is the likeliest
@@ -389,7 +382,7 @@ class GoZeroShotConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        arguments.text("weights", self.weights, f'{WEIGHTS_REMEDY}, or "shipped"')
+        arguments.text("weights", self.weights, f'{features.WEIGHTS_REMEDY}, or "shipped"')
 
 
 def _likeliest_then_draws(
@@ -404,8 +397,15 @@ def _likeliest_then_draws(
     return tf.concat(devices, axis=0)
 
 
+@method(
+    "go_zero_shot",
+    Kind.CONSTRUCTIVE,
+    config=GoZeroShotConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    goes_on=False,
+)
 def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig(), seed: int = 0) -> Any:
-    """Plans of an unseen graph by GO's taught policy (Zhou et al. 2020, section 4.4).
+    """GO's policy as it was taught on other graphs, without rewards (Zhou et al. 2020, section 4.4).
 
     The likeliest placement, then drawn ones (``committed``), repaired: [K, U] int32, distinct and legal, and their
     variables fit. With further tasks they are ``Decisions``: an order and fusion are drawn for each.
@@ -415,7 +415,7 @@ def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig()
     """
     policy_config = GoConfig(tasks=config.tasks, keep_probability=0.0, exploration=0.0, weights="")
     policy, kind = made(policy_config, seed=0)
-    restore_weights(weights_path(config.weights, __file__), kind, policy)
+    features.restore_weights(features.weights_path(config.weights, __file__), kind, policy)
     nodes = ordered_groups(problem, policy_config.most_nodes)
     inputs = go_inputs(nodes)
     devices = _likeliest_then_draws(policy, inputs, config.samples, config.steps, tf.constant([seed, 0x25]))
@@ -431,14 +431,3 @@ def go_zero_shot(problem: Problem, config: GoZeroShotConfig = GoZeroShotConfig()
     drawn = (device_of_node, temperature, tf.constant([seed, 0x26]))
     state = policy.completed(inputs, tf.constant(begin), *drawn)
     return joint.decisions(placements, state.numpy()[:, 1:])
-
-
-ZERO_SHOT_SPEC = MethodSpec(
-    name="go_zero_shot",
-    kind=Kind.CONSTRUCTIVE,
-    summary="GO's policy as it was taught on other graphs, without rewards (Zhou et al. 2020, section 4.4).",
-    build=go_zero_shot,
-    config=GoZeroShotConfig,
-    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
-    goes_on=False,
-)

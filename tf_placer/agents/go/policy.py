@@ -11,7 +11,6 @@ import sonnet as snt
 import tensorflow as tf
 
 from tf_placer.agents import features
-from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind
 from tf_placer.base import masked
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Settings, setting
@@ -67,7 +66,7 @@ class GoConfig(Settings):
     # File that `train` wrote, "shipped" for the weights that come with tf_placer, or "" for new ones. With weights the
     # first placements are made from nothing (``committed``), and so are an order and fusion where the file is of the
     # same tasks and levels; refinement begins with the best. The method's row in the table has "shipped".
-    weights: str = setting("", remedy=WEIGHTS_REMEDY)
+    weights: str = setting("", remedy=features.WEIGHTS_REMEDY)
     preset: str = setting("ours", words=("ours", "paper"))  # values of the fields that are not given
 
     # The paper's, or those of the reproduction, in every preset.
@@ -349,11 +348,11 @@ _SHAPING = (
 )
 
 
-def go_kind(config: GoConfig) -> PolicyKind:
+def go_kind(config: GoConfig) -> features.PolicyKind:
     """The kind of a ``GoPolicy`` with these settings."""
     settings = {name: getattr(config, name) for name in _SHAPING}
     versions = {"network": NETWORK_VERSION, "relative features": features.RELATIVE_VERSION}
-    return PolicyKind(GoPolicy.__name__, versions, settings)
+    return features.PolicyKind(GoPolicy.__name__, versions, settings)
 
 
 def committed(

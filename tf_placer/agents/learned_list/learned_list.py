@@ -11,8 +11,8 @@ import numpy as np
 import sonnet as snt
 import tensorflow as tf
 
-from tf_placer.agents.weights import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
-from tf_placer.base.method_spec import Kind, MethodSpec, Role, Settings, setting
+from tf_placer.agents.features import WEIGHTS_REMEDY, PolicyKind, restore_weights, weights_path
+from tf_placer.base.method_spec import Kind, Role, Settings, method, setting
 from tf_placer.evaluation.simulated import Evaluator, search_simulator
 from tf_placer.grouper.groups import Groups, ordered_groups, repeated_groups
 from tf_placer.grouper.memory_repair import repairs
@@ -102,30 +102,31 @@ def place_by_list(
     return devices
 
 
+@dataclasses.dataclass(eq=False)
 class Rules:
     """The cross-entropy method over the coefficients of rules (Rubinstein 1999; de Boer et al. 2005).
 
-    It has a ``mean`` and standard deviations ``spread``, [P] float64 each: ``draw``, then ``learn``.
+    Each batch: ``draw``, then ``learn``.
     """
 
-    def __init__(self, mean: np.ndarray, spread: np.ndarray, config: LearnedListConfig) -> None:
-        self._config = config
-        self.mean, self.spread = np.array(mean, np.float64), np.array(spread, np.float64)
+    mean: np.ndarray  # [P] float64
+    spread: np.ndarray  # [P] float64 standard deviations
+    config: LearnedListConfig
 
     def draw(self, generator: np.random.Generator) -> np.ndarray:
         """[B, P]: the mean, then draws."""
-        noise = generator.standard_normal((self._config.rules, len(self.mean)))
+        noise = generator.standard_normal((self.config.rules, len(self.mean)))
         noise[0] = 0
         return self.mean + self.spread * noise
 
     def learn(self, drawn: np.ndarray, runtime_s: np.ndarray) -> None:
         """Moves to the fastest of the rules ``drawn`` [B, P], by seconds [B], inf where a placement does not run."""
-        config = self._config
+        config = self.config
         fastest = np.argsort(runtime_s, kind="stable")[: config.elites]
         elites = drawn[fastest[np.isfinite(runtime_s[fastest])]]
         if not len(elites):
             return
-        self.mean += config.step * (elites.mean(axis=0) - self.mean)
+        self.mean = self.mean + config.step * (elites.mean(axis=0) - self.mean)
         narrower = self.spread + config.spread_step * (elites.std(axis=0) - self.spread)
         self.spread = np.maximum(narrower, np.minimum(self.spread, config.least_spread))
 
@@ -220,8 +221,8 @@ class ListPlacer:
 
     def __init__(self, problem: Problem, config: LearnedListConfig) -> None:
         """Cuts the problem into groups and describes them."""
-        self._groups = ordered_groups(problem, config.num_groups)
-        self._inputs = list_inputs(problem, self._groups)
+        self.groups = ordered_groups(problem, config.num_groups)
+        self._inputs = list_inputs(problem, self.groups)
         self._passes = config.passes
         self._certain, self._likely = repairs(problem)
 
@@ -230,17 +231,8 @@ class ListPlacer:
 
         Groups stay where they are ``kept`` [B, V], if not -1.
         """
-        rows = self._groups.expand(place_by_list(self._inputs, rules, self._passes, kept))
+        rows = self.groups.expand(place_by_list(self._inputs, rules, self._passes, kept))
         return np.array([self._certain(self._likely(row)) for row in rows], np.int32)
-
-    def all_but_stretches(self, row: np.ndarray, count: int, generator: np.random.Generator) -> np.ndarray:
-        """[B, V] int32 devices of groups in a placement [U], and -1 in one stretch of the step each."""
-        groups = self._groups
-        device = row[groups.first_unit]
-        device = np.where(groups.legal[np.arange(groups.count), device], device, -1)
-        length = np.exp(generator.uniform(0, np.log(max(groups.count / 2, 1)), count))
-        after = (np.arange(groups.count) - generator.integers(groups.count, size=(count, 1))) % groups.count
-        return np.where(after <= length[:, np.newaxis], -1, device).astype(np.int32)
 
 
 _UNTAUGHT = {"slowness": -2.0, "load": -0.3, "rival": -0.5, "transfer": -1.0, "affinity": 1.0}
@@ -369,8 +361,17 @@ class LearnedListStudent(snt.Module):
         return tf.constant(lesson.losses(self.policy.rules.numpy()).min(), tf.float32)
 
 
+@method(
+    "learned_list",
+    Kind.IMPROVING,
+    config=LearnedListConfig,
+    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
+    roles={Role.MEMBER, Role.OPENING},
+    versions={"rules": 3},
+    student=LearnedListStudent,
+)
 class LearnedList:
-    """Searches the rules of a list scheduler, from rules on that were learned on other programs.
+    """A list scheduler; its rules were learned on other programs, and are searched for on this one.
 
     Groups of units are placed one after the other, each on the device with the largest sum of features: its work, its
     contents, the traffic, when the group would be done, and where its like in other layers went. Coefficients depend on
@@ -400,15 +401,21 @@ class LearnedList:
         drawn = self._drawn()
         if not self._keeps:
             return self._placer(drawn)
+        # All groups stay but those of one stretch of the step in each placement.
         generator = np.random.default_rng([self._seed, 0x116, self._updates])
-        return self._placer(drawn, self._placer.all_but_stretches(self._fastest, len(drawn), generator))
+        groups, count = self._placer.groups, len(drawn)
+        device = self._fastest[groups.first_unit]
+        device = np.where(groups.legal[np.arange(groups.count), device], device, -1)
+        length = np.exp(generator.uniform(0, np.log(max(groups.count / 2, 1)), count))
+        after = (np.arange(groups.count) - generator.integers(groups.count, size=(count, 1))) % groups.count
+        return self._placer(drawn, np.where(after <= length[:, np.newaxis], -1, device).astype(np.int32))
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Moves towards the rules of the fastest placements; after the taught ones to the fastest of them."""
         runtime_s = np.asarray(runtime_s, np.float64)
         first = runtime_s.argmin()
         if not self._updates:
-            self._rules.mean = self._taught[first].copy()
+            self._rules.mean = self._taught[first]
         elif not self._keeps:
             self._rules.learn(self._drawn(), runtime_s)
         if runtime_s[first] < self._fastest_s:
@@ -437,16 +444,3 @@ class LearnedList:
         self._rules.spread = np.array(state["spread"], np.float64)
         self._updates = int(state["updates"])
         self._fastest, self._fastest_s = np.array(state["fastest"], np.int32), float(state["fastest_s"])
-
-
-SPEC = MethodSpec(
-    name="learned_list",
-    kind=Kind.IMPROVING,
-    summary="A list scheduler; its rules were learned on other programs, and are searched for on this one.",
-    build=LearnedList,
-    config=LearnedListConfig,
-    ignores=("single units of a group", "the simulator's order", "peaks of memory"),
-    roles=frozenset({Role.MEMBER, Role.OPENING}),
-    versions={"rules": 3},
-    student=LearnedListStudent,
-)

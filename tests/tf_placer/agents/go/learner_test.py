@@ -15,9 +15,9 @@ from tests.tf_placer.agents.small_learners import (
     warm_start_on,
     weights,
 )
+from tf_placer.agents.features import weights_bytes
 from tf_placer.agents.go.learner import GoLearner, GoStudent, chunk_of
 from tf_placer.agents.go.policy import NOWHERE, Chain, GoConfig, committed
-from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 
 CONFIG = SMALL["go"]

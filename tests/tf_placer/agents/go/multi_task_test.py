@@ -12,7 +12,7 @@ from tests.tf_placer.agents.small_learners import SMALL, warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
 from tf_placer.agents.go.learner import GoLearner
 from tf_placer.agents.go.policy import Chain, GoConfig, GoPolicy, MultiTaskPolicy, go_inputs
-from tf_placer.agents.tabular import TabularConfig, TabularLearner
+from tf_placer.agents.tables import TabularConfig, TabularLearner
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import TASKS, JointPlans, ordered_groups
 from tf_placer.problem.placement import Placement

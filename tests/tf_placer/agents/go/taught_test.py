@@ -10,10 +10,9 @@ from tests.tf_placer.agents.go.small_go import plans_of
 from tests.tf_placer.agents.small_learners import OTHER, PROBLEM, SMALL, warm_start_on
 from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
 from tf_placer import workloads
-from tf_placer.agents.features import with_drawn_numbers
+from tf_placer.agents.features import weights_bytes, with_drawn_numbers
 from tf_placer.agents.go.learner import GoLearner, GoStudent, GoZeroShotConfig, go_zero_shot, partly_hidden
 from tf_placer.agents.go.policy import NOWHERE, GoConfig, committed
-from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator

@@ -55,9 +55,8 @@ def loss_and_gradient(learner, actions, noise, reward, valid):
     """The learner's own loss of given actions, and its gradient in both networks' variables."""
     with tf.GradientTape() as tape:
         scores = learner.policy.score(learner.inputs, actions, noise)
-        executed = Executed(actions, (), ())
-        lesson = learner._lesson(tf.constant(reward), tf.constant(-reward), tf.constant(valid), executed)
-        loss = learner._loss(scores, lesson, executed)
+        executed = tf.constant(reward), tf.constant(-reward), tf.constant(valid)
+        loss, _ = learner._loss(scores, Executed(actions, (), ()), *executed)
     return float(loss), tape.gradient(loss, learner.policy.trainable_variables)
 
 
@@ -122,8 +121,8 @@ def test_the_loss_after_regroupings_by_hand(monkeypatch):
     # 8 of its own, and 8 changes of a best plan that took 5 s: the tenth and the last are faster.
     learner.best.runtime_s.assign([5.0])
     runtime_s = np.array([9, 6, 9, 7, 9, 9, 9, 9, 1, 4, 9, 9, 9, 9, 9, 3], np.float32)
-    lesson = learner._lesson(tf.constant(-runtime_s), tf.constant(runtime_s), tf.fill([16], True), actions)
-    loss = learner._loss(scores, lesson, actions)
+    executed = tf.constant(-runtime_s), tf.constant(runtime_s), tf.fill([16], True)
+    loss, _ = learner._loss(scores, actions, *executed)
     every = scores.device_log_prob.numpy().ravel()
     # The two best of its own and the best plan, which the ninth stands for, are the elites.
     of_devices = -np.mean(every[[1, 3, 8]])

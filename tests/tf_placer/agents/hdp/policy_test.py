@@ -193,7 +193,8 @@ def test_an_untrained_grouper_that_leans_keeps_most_units_where_they_begin():
     config = dataclasses.replace(CONFIG, num_groups=3, group_probability=0.8)
     groups = unit_groups(PROBLEM, 3, "min_cut").group_of_unit
     inputs, policy = inputs_of(PROBLEM, config), HdpPolicy(config, seed=5)
-    policy.grouper.sharpen(0.1)
+    for variable in policy.grouper.logits.trainable_variables:
+        variable.assign(0.1 * variable)
     noise = policy.draw_noise(inputs, tf.constant(0.0), SEED)
     draws = [policy.sample(inputs, noise, tf.constant([n, 1]))[0].group_of_unit for n in range(99)]
     # 1400 draws: units with neighbors in other groups at 0.8, the others at 0.8 / (0.8 + 0.02), whose log-odds the

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
+from tf_placer.agents.features import weights_bytes
 from tf_placer.agents.learned_list.learned_list import (
     CONTEXT,
     ORDER,
@@ -20,7 +21,6 @@ from tf_placer.agents.learned_list.learned_list import (
     RuleSet,
     list_inputs,
 )
-from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import ordered_groups

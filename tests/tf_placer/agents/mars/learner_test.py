@@ -16,9 +16,8 @@ from tests.tf_placer.agents.small_learners import (
     weights,
 )
 from tests.tf_placer.problem.small_problems import branches_problem, problem_of, random_problem, small_cluster
-from tf_placer.agents.features import RELATIVE_WIDTH
+from tf_placer.agents.features import RELATIVE_WIDTH, weights_bytes
 from tf_placer.agents.mars import SUMMARY_WIDTH, MarsConfig, MarsPolicy, MarsStudent, mars_groups, mars_inputs
-from tf_placer.agents.weights import weights_bytes
 from tf_placer.base.arguments import InputError
 from tf_placer.grouper.groups import Groups
 from tf_placer.search.search import search

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.tf_placer.agents.small_learners import off_device, small_learner, update
-from tf_placer.agents.post import PostConfig, PostPolicy
+from tf_placer.agents.tables import PostConfig, PostPolicy
 
 
 def share_on_device_1(learner):

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.small_learners import PROBLEM, off_device, small_learner, update
 from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.agents.tabular import TabularInputs, TabularPolicy, tabular_inputs
+from tf_placer.agents.tables import TabularInputs, TabularPolicy, tabular_inputs
 from tf_placer.grouper.groups import unit_groups
 
 OFF_DEVICE_0 = off_device(0)
