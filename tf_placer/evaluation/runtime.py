@@ -26,7 +26,7 @@ from tf_placer.evaluation.attempts import (
 )
 from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
-from tf_placer.problem.pins import check_is_of
+from tf_placer.problem.analytic_problem import check_is_of
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
