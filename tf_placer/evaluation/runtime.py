@@ -423,7 +423,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             dict(zip(before, values.values(), strict=True)) for values in (after, after_as_run)
         )
         tolerance, splitting = None, self._item.splitting
-        if splitting is not None and splitting.is_by_part:
+        if splitting is not None and splitting.batch_statistics == "part":
             tolerance = math.inf
         elif (splitting and splitting.parts > 1) or placement.cluster_of_op is not None:
             types = {spec.dtype for outputs in self._item.outputs for spec in outputs}
