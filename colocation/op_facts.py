@@ -1,7 +1,7 @@
 """Facts of TensorFlow's op types beyond their OpDefs: the table op_facts.txt, in which each op type stands once.
 
-A row is facts, ``|``, and the op types that have exactly these. ``FACTS`` says what a fact means; one with a value is
-written ``fact=value``. Lines of op types alone go on with the row above.
+Lines ``* fact: meaning`` say what facts mean. A row is facts, ``|``, and the op types that have exactly these; one with
+a value is written ``fact=value``. Lines of op types alone go on with the row above.
 """
 
 from __future__ import annotations
@@ -20,75 +20,19 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 
 from colocation.tensorflow_internals import registered_op
 
-FACTS: Mapping[str, str] = {
-    # Control flow and functions.
-    "loop": "runs functions again and again",
-    "branch": "runs one of its functions",
-    "call": "calls a function, which is placed op by op",
-    "enter": "opens a frame of a TensorFlow 1 loop",
-    "exit": "hands a tensor out of a frame",
-    "merge": "hands on the input that came",
-    "next": "leads back to the next iteration",
-    "switch": "hands its input to one of its outputs; it runs where its data input is made",
-    # State, and what is in this process alone.
-    "variable": "keeps a value from step to step",
-    "reference_variable": "is a v1 variable, which gives references to its buffer",
-    "keeps_reference": "takes a reference, and hands it on or looks at what is behind it; others write there",
-    "same_buffer": "gives the buffer that it reads where that is a v1 variable's, not a copy",
-    "reads_variable": "takes a variable's handle and leaves the variable as it is",
-    "reads_resource": "takes another handle, or only asks whether there is a value, and changes nothing",
-    "forwards_resources": "hands a resource to a function that is placed by itself: in TensorFlow 2.21's"
-    " InputColocationExemptionRegistry",
-    "local_variant": "gives a variant that cannot be sent",
-    "python": "runs a Python function of this process",
-    "prints": "prints where its process does",
-    "table": "is a lookup table that is filled once, before a model is used",
-    "fills_table": "fills a lookup table",
-    "iterator_read": "takes the next element of an iterator",
-    "any_device": "holds a value that the runtime puts there, on whatever device it is given",
-    # Memory.
-    "view": "its outputs are views of the input of this number; of one with several outputs, all of that input",
-    "into": "OUTPUT:INPUTS, may write that output into one of these inputs, the first that fits",
-    "held_elsewhere": "its output is there before the step, or belongs to a kernel or to the caller",
-    # Shapes.
-    "metadata": "reads the shape of its input and not the data",
-    "same_shape": "its output has the shape of its first input",
-    "size": "rule for outputs whose size depends on data (``tf_placer/graph/size_rules.py``)",
-    "makes_array": "makes a TensorFlow 1 array or stack",
-    "puts": "keeps the input of this number in an array or on a stack",
-    "takes": "takes one element, or several, out of an array or a stack",
-    # The batch.
-    "split": "RULE or RULE:ARGUMENT, by which its copies work on parts of the batch (``tf_placer/transform/split``)",
-    # Fusion.
-    "xla": "XLA compiles it in a cluster: no effects, nothing random, and a size that follows from those of its inputs",
-    "outside": "RULE or RULE:ARGUMENTS, of what it stays out of a cluster for, because XLA raises no error where its"
-    " kernel does, or gives another number (``tf_placer/graph/fusible.py``)",
-    # Costs.
-    "work": "formula of its FLOPs and bytes (``tf_placer/costs/formulas.py``)",
-    "update": "PASSES,OPERATIONS over a gradient-sized buffer (variable, slots and gradient), and per element",
-    "additive": "may be done before or after a mean over replicas with the same result",
-    # Inputs that CPU kernels refuse when they run (``tf_placer/costs/analytic.py``).
-    "channels_last": "other layouts",
-    "channels_last_in_inference": "other layouts, unless it is training",
-    "undilated": "dilations",
-    "ungrouped": "INPUT,FILTER of a convolution with groups: numbers of inputs, or -1 for the output",
-    "unpooled_channels": "a window over channels",
-    "onednn": "oneDNN has it in every layout and with dilations",
-    "onednn_groups": "oneDNN has it with groups",
-    "onednn_channels": "oneDNN has it with a window over channels",
-    "pool": "gradient of this pool, next to which oneDNN has it channels-first",
-}
-
 _Node = TypeVar("_Node", bound=Hashable)
 _Message = TypeVar("_Message", bound=Any)
 
 
 def _parsed(table: str) -> dict[str, dict[str, str]]:
     """Fact -> op type -> value ("" for one without) of all rows."""
-    value_of_type: dict[str, dict[str, str]] = {fact: {} for fact in FACTS}
+    value_of_type: dict[str, dict[str, str]] = {}
     seen: set[str] = set()
     facts: list[str] = []
     for line in filter(lambda line: not line.startswith("#"), table.splitlines()):
+        if line.startswith("* "):
+            value_of_type[line[2 : line.index(":")]] = {}
+            continue
         of_row, bar, op_types = line.rpartition("|")
         facts = of_row.split() if bar else facts
         for op_type in op_types.split():
@@ -101,17 +45,17 @@ def _parsed(table: str) -> dict[str, dict[str, str]]:
     return value_of_type
 
 
-_OF_FACT = _parsed(pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf8"))
+FACTS = _parsed(pathlib.Path(__file__).with_suffix(".txt").read_text(encoding="utf8"))
 
 
 def values(fact: str) -> Mapping[str, str]:
     """Op type -> value of a fact, "" for a fact without values."""
-    return _OF_FACT[fact]
+    return FACTS[fact]
 
 
 def having(fact: str) -> frozenset[str]:
     """The op types that have a fact."""
-    return frozenset(_OF_FACT[fact])
+    return frozenset(FACTS[fact])
 
 
 op_definition = functools.cache(registered_op)

@@ -454,12 +454,6 @@ def is_dataset_function(function: ConcreteFunction) -> bool:
     return "_tf_data_function" in function.function_def.attr
 
 
-def is_compiled_function(function: ConcreteFunction) -> bool:
-    """Returns whether XLA compiles a function as one program, whose variables have to be on its one device."""
-    attributes = function.function_def.attr
-    return "_XlaMustCompile" in attributes and bool(attributes["_XlaMustCompile"].b)
-
-
 def live_variables(graph: FuncGraph) -> list[tf.Variable]:
     """The variables that a graph has read and that still live; ``graph.variables`` raises where one does not."""
     return [

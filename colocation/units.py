@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import scipy.sparse.csgraph
 import tensorflow as tf
 from scipy.cluster.hierarchy import DisjointSet
 
@@ -53,25 +54,15 @@ class Units:
         """
         if self.unit_of_op[op_a] != self.unit_of_op[op_b]:
             raise ValueError(f"ops {op_a} and {op_b} are in different units; nothing ties them")
-        merges_of_op: dict[int, list[Merge]] = collections.defaultdict(list)
-        for merge in self.merges:
-            merges_of_op[merge.op_a].append(merge)
-            merges_of_op[merge.op_b].append(merge)
-        # Search from op_b, so that walking back from op_a gives the chain in reading order.
-        toward_b: dict[int, tuple[int, Merge] | None] = {op_b: None}
-        queue = collections.deque([op_b])
-        while op_a not in toward_b:
-            op = queue.popleft()
-            for merge in merges_of_op[op]:
-                neighbour = merge.op_b if merge.op_a == op else merge.op_a
-                if neighbour not in toward_b:
-                    toward_b[neighbour] = (op, merge)
-                    queue.append(neighbour)
+        merge_of = {frozenset((merge.op_a, merge.op_b)): merge for merge in self.merges}
+        ends = np.array([(merge.op_a, merge.op_b) for merge in self.merges], np.int64).reshape(-1, 2)
+        num_ops = len(self.unit_of_op)
+        forest = scipy.sparse.csr_array((np.ones(len(ends)), ends.T), (num_ops, num_ops))
+        _, next_op = scipy.sparse.csgraph.breadth_first_order(forest, op_b, directed=False)  # toward op_b
         chain = []
-        step = toward_b[op_a]
-        while step is not None:
-            chain.append(step[1])
-            step = toward_b[step[0]]
+        while op_a != op_b:
+            chain.append(merge_of[frozenset((op_a, int(next_op[op_a])))])
+            op_a = int(next_op[op_a])
         return tuple(chain)
 
 

@@ -9,7 +9,7 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator as SimulatedEvalua
 from tf_placer.evaluation.simulated import Status as Status
 from tf_placer.graph.item import Item as Item
 from tf_placer.presentation.chrome_trace import write_timeline as write_timeline
-from tf_placer.problem.pins import pinned as pinned
+from tf_placer.problem.analytic_problem import pinned as pinned
 from tf_placer.problem.placement import Decisions as Decisions
 from tf_placer.problem.placement import Placement as Placement
 from tf_placer.problem.problem import Problem as Problem

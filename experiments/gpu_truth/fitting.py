@@ -40,7 +40,7 @@ def kernel_rows(rows: Sequence[Row]) -> list[KernelRow]:
     for row in rows:
         works = None if row.is_network or row.device is None else kernels_of(row)
         # PipeDream's first forward convolutions take three to eight times as long as others': images arrive.
-        first = WorkClass.CONVOLUTION_FIRST if row.source == "pipedream" else None
+        first = WorkClass["CONVOLUTION_FIRST"] if row.source == "pipedream" else None
         if works is not None and first not in [work.work_class for work in works]:
             found.append(KernelRow(row, works))
     return found

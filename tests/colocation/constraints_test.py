@@ -238,11 +238,12 @@ def test_every_fact_is_said_of_some_op_type():
 
 def test_an_op_type_stands_once():
     with pytest.raises(ValueError, match="'Add' has two rows"):
-        op_facts._parsed("loop | Add\nbranch | Sub Add")
+        op_facts._parsed("* loop: again\n* branch: one\nloop | Add\nbranch | Sub Add")
 
 
 def test_lines_of_op_types_go_on_with_the_row_above():
-    parsed = op_facts._parsed("# loops\nloop view=1 | A B\n  C\n\nbranch | D")
+    legend = "* loop: again\n* view: of an input\n* branch: one\n"
+    parsed = op_facts._parsed(f"{legend}# loops\nloop view=1 | A B\n  C\n\nbranch | D")
     assert parsed["loop"] == {"A": "", "B": "", "C": ""}
     assert parsed["view"] == {"A": "1", "B": "1", "C": "1"}
     assert parsed["branch"] == {"D": ""}

@@ -20,7 +20,7 @@ from tf_placer.cluster.cluster import (
     local_cores,
 )
 from tf_placer.planning.request import DEFAULT, SLOW_DOWN, check_together, kind_of
-from tf_placer.problem.pins import Pin
+from tf_placer.problem.analytic_problem import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
 

@@ -45,8 +45,14 @@ from tf_placer.planning.outcome import (
     is_same_plan,
     single_rows,
 )
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import Pin, narrowed_units, with_fixed_ops, with_pins, with_requested_devices
+from tf_placer.problem.analytic_problem import (
+    Pin,
+    analytic_problem,
+    narrowed_units,
+    with_fixed_ops,
+    with_pins,
+    with_requested_devices,
+)
 from tf_placer.problem.placement import NO_CLUSTER, UNDECIDED, Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.search.methods import DEFAULT, MEMORY, WHOLE, Budget, Objective

@@ -124,13 +124,12 @@ def measure_op_times(timed: Workers, traced: Workers, item: Item, placed: tf.com
 def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, ...]) -> OpTimes:
     """Brings the sum of traced times to the untraced step, by the same amount for every op that runs."""
     ns, step_ns = np.array(list(traced_ns.values())), 1e9 * step_s
-    excess = 0.0  # sum(max(ns - excess, 0)) = step; negative where the executor takes more than tracing adds
+    excess = 0.0  # negative where the executor takes more than tracing adds
     if len(ns):
-        low, high = min(0.0, (ns.sum() - step_ns) / len(ns)), float(ns.max())
-        for _ in range(100):
-            middle = (low + high) / 2
-            low, high = (middle, high) if np.maximum(ns - middle, 0).sum() > step_ns else (low, middle)
-        excess = (low + high) / 2
+        low, high = min(0.0, (ns.sum() - step_ns) / len(ns)) - 1.0, float(ns.max())
+        excess = scipy.optimize.brentq(
+            lambda ns_of_op: np.maximum(ns - ns_of_op, 0).sum() - step_ns, low, high
+        )
     op_ns = {
         name: int(value) for name, value in zip(traced_ns, np.rint(np.maximum(ns - excess, 0)), strict=True)
     }

@@ -22,9 +22,8 @@ from tf_placer.planning.forecast import BUILD, PROFILE, Forecast, compile_simula
 from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log
 from tf_placer.planning.outcome import GIVEN, Clock, Note, Outcome, Timed, single_rows
-from tf_placer.problem.analytic_problem import analytic_problem, units_of
+from tf_placer.problem.analytic_problem import analytic_problem, units_of, why_not_allowed
 from tf_placer.problem.layers import layer_of_unit, layers_of
-from tf_placer.problem.pins import why_not_allowed
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import crossings

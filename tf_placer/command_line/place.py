@@ -30,7 +30,7 @@ from tf_placer.planning.forecast import (
 from tf_placer.planning.forms import Form, made_to_fit
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
-from tf_placer.problem.pins import (
+from tf_placer.problem.analytic_problem import (
     narrowed_units,
     pins_of_each,
     with_fixed_ops,

@@ -22,7 +22,7 @@ from tf_placer.fleet.address import FleetAddress
 from tf_placer.planning import forecast
 from tf_placer.planning.fusing import check_has_xla
 from tf_placer.planning.request import AUTO, DEFAULT_BUDGET_S, DESCRIPTION, REPEATED, SOURCES, Flags
-from tf_placer.problem.pins import Pin
+from tf_placer.problem.analytic_problem import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.search import methods
 from tf_placer.search.methods import AUTO_ORDER, NO_ORDER, Budget, Objective, configured

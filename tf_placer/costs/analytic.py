@@ -275,13 +275,12 @@ def _graph_costs(
     for op in calling:
         guessed[views[op].type] -= 1
         costs = _call_costs(index, op, views[op], outputs_if_known, library, cluster)
-        compute_ns[op] = np.minimum(costs.compute_ns.sum(axis=0), LONGEST_NS)
-        allowed[op] = costs.allowed.all(axis=0)
-        flops[op], num_bytes[op], launches[op] = np.minimum(costs.work.sum(), _MOST_WORK)
-        work_class[op] = _longest_class(costs)
+        compute_ns[op], allowed[op] = costs.compute_ns[0], costs.allowed[0]
+        work_class[op] = costs.work.work_class[0]
+        flops[op], num_bytes[op], launches[op] = costs.work.sum()
         guessed.update(costs.guessed)
         if costs.why_not_on_cpu:
-            limited[op] = next(iter(costs.why_not_on_cpu.values()))
+            limited[op] = costs.why_not_on_cpu[0]
     runs, unknown_trips = frame_trips(index, outputs_if_known)
     guessed["LoopCond"] += unknown_trips
     # In floats, which do not overflow.
@@ -314,13 +313,6 @@ def op_views(index: GraphIndex, outputs: tuple[tuple[OutputSpec, ...], ...]) -> 
     return [OpView(node, tuple(inputs[op]), outputs[op]) for op, node in enumerate(index.graph_def.node)]
 
 
-def _longest_class(costs: OpCosts) -> int:
-    """The class of the op that takes longest on the first device."""
-    if not len(costs.compute_ns):
-        return WorkClass.FREE
-    return int(costs.work.work_class[costs.compute_ns[:, 0].argmax()])
-
-
 def _call_costs(
     index: GraphIndex,
     op: int,
@@ -329,56 +321,39 @@ def _call_costs(
     library: FunctionLibrary,
     cluster: Cluster,
 ) -> OpCosts:
-    """Costs of an op that calls functions; the sum over rows is the op's time on each device."""
-    attributes = view.node.attr
+    """Costs of an op that calls functions, in one row; its class is that of the op inside that takes longest."""
+    inputs, times, guessed = view.inputs, 1, collections.Counter[str]()
     if view.type in LOOPS:
-        parts = [
-            _function_costs(attributes[key].func.name, view.inputs, library, cluster)
-            for key in ("body", "cond")
-        ]
+        names = [view.node.attr[key].func.name for key in ("body", "cond")]
         iterations = trip_count(index, op, outputs)
         if iterations is None:
-            return _joined(parts, 1, {view.type: 1})
-        return _joined(parts, iterations, {})
-    if view.type in BRANCHES:
-        parts = [
-            _function_costs(name, view.inputs[1:], library, cluster) for name in returned_functions(view.node)
-        ]
-        longest = np.max([part.compute_ns.sum(axis=0) for part in parts], axis=0)
-        most = np.max([part.work.sum() for part in parts], axis=0)
-        joined = _joined(parts, 1, {})
-        flops, num_bytes, launches = most[:, np.newaxis]
-        work = OpWork(flops, num_bytes, launches, np.array([_longest_class(joined)]))
-        return dataclasses.replace(joined, compute_ns=longest[None, :], work=work)
-    name = view.type if view.type in library else attributes["f"].func.name
-    return _function_costs(name, view.inputs, library, cluster)
-
-
-def _function_costs(
-    name: str, inputs: tuple[OutputSpec, ...], library: FunctionLibrary, cluster: Cluster
-) -> OpCosts:
-    index, outputs, is_shape_known = library.body(name, inputs)
-    costs = _graph_costs(index, outputs, is_shape_known, library, cluster)
-    if is_shape_known:
-        return costs
-    return dataclasses.replace(costs, guessed={**costs.guessed, f"{name} (unknown shapes)": 1})
-
-
-def _joined(parts: list[OpCosts], times: int, guessed: dict[str, int]) -> OpCosts:
-    """The rows of all parts, each taking ``times`` as long."""
-    counts = collections.Counter(guessed)
-    for part in parts:
-        counts.update(part.guessed)
+            guessed[view.type] = 1
+        else:
+            times = iterations
+    elif view.type in BRANCHES:
+        names, inputs = returned_functions(view.node), inputs[1:]
+    else:
+        names = [view.type if view.type in library else view.node.attr["f"].func.name]
+    parts = []
+    for name in names:
+        body, body_outputs, is_shape_known = library.body(name, inputs)
+        parts.append(_graph_costs(body, body_outputs, is_shape_known, library, cluster))
+        guessed.update(parts[-1].guessed)
+        if not is_shape_known:
+            guessed[f"{name} (unknown shapes)"] = 1
+    joined = np.max if view.type in BRANCHES else np.sum
+    # In floats, which do not overflow.
+    time_ns = times * joined([part.compute_ns.sum(axis=0, dtype=np.float64) for part in parts], axis=0)
+    work = np.minimum(times * joined([part.work.sum() for part in parts], axis=0), _MOST_WORK)
+    op_ns = np.concatenate([part.compute_ns[:, 0] for part in parts])
+    op_class = np.concatenate([part.work.work_class for part in parts])
     limits = [why for part in parts for why in part.why_not_on_cpu.values()]
     return OpCosts(
-        # In floats, which do not overflow.
-        compute_ns=np.minimum(
-            np.concatenate([part.compute_ns for part in parts]).astype(np.float64) * times, LONGEST_NS
-        ).astype(np.int64),
-        allowed=np.concatenate([part.allowed for part in parts]),
-        guessed=dict(counts),
-        work=OpWork.joined([part.work.times(times) for part in parts]),
-        why_not_on_cpu={0: limits[0]} if limits else {},  # one for all ops of all parts
+        compute_ns=np.minimum(time_ns, LONGEST_NS).astype(np.int64)[np.newaxis],
+        allowed=np.concatenate([part.allowed for part in parts]).all(axis=0, keepdims=True),
+        guessed=guessed,
+        work=OpWork(*work[:, np.newaxis], op_class[[op_ns.argmax()]] if len(op_ns) else [WorkClass.FREE]),
+        why_not_on_cpu=dict(enumerate(limits[:1])),
     )
 
 

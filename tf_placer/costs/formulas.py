@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import itertools
 import math
 import pathlib
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,9 @@ from colocation.op_facts import values
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes import OutputSpec
 
+# Classes of convolutions, in the order of their numbers.
+FAMILIES = "1X1 STRIDED FIRST 3X3_TO_32 3X3_TO_64 3X3_TO_128 3X3_WIDE 3X3_SMALL SQUARE OTHER"
+DIRECTIONS = ("", "_INPUT_GRADIENT", "_FILTER_GRADIENT")
 _AMOUNTS = ("flops", "num_bytes", "launches")
 _FIRST_CHANNELS = 4  # images have at most as many channels, and layers after the first have more
 _SMALL_IMAGE = 8  # rows and columns, of which Winograd's tiles leave much unused
@@ -75,16 +79,6 @@ class OpWork:
         """[3] float64: FLOPs, bytes and launches of all ops together."""
         return np.array([self.flops.sum(), self.num_bytes.sum(), self.launches.sum()])
 
-    def times(self, count: float) -> OpWork:
-        """The work of ``count`` repetitions."""
-        return OpWork(self.flops * count, self.num_bytes * count, self.launches * count, self.work_class)
-
-    @staticmethod
-    def joined(parts: Sequence[OpWork]) -> OpWork:
-        """The ops of all parts, one after the other."""
-        fields = [field.name for field in dataclasses.fields(OpWork)]
-        return OpWork(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
-
 
 class Kind(enum.IntEnum):
     """Kinds of work: what the classes of one kind have in common."""
@@ -112,36 +106,9 @@ class WorkClass(enum.IntEnum):
 
     FREE = 0
     UNCLASSIFIED = 1  # of a file older than classes
-    CONVOLUTION_1X1 = 10
-    CONVOLUTION_1X1_INPUT_GRADIENT = 11
-    CONVOLUTION_1X1_FILTER_GRADIENT = 12
-    CONVOLUTION_STRIDED = 13
-    CONVOLUTION_STRIDED_INPUT_GRADIENT = 14
-    CONVOLUTION_STRIDED_FILTER_GRADIENT = 15
-    CONVOLUTION_FIRST = 16
-    CONVOLUTION_FIRST_INPUT_GRADIENT = 17
-    CONVOLUTION_FIRST_FILTER_GRADIENT = 18
-    CONVOLUTION_3X3_TO_32 = 19
-    CONVOLUTION_3X3_TO_32_INPUT_GRADIENT = 20
-    CONVOLUTION_3X3_TO_32_FILTER_GRADIENT = 21
-    CONVOLUTION_3X3_TO_64 = 22
-    CONVOLUTION_3X3_TO_64_INPUT_GRADIENT = 23
-    CONVOLUTION_3X3_TO_64_FILTER_GRADIENT = 24
-    CONVOLUTION_3X3_TO_128 = 25
-    CONVOLUTION_3X3_TO_128_INPUT_GRADIENT = 26
-    CONVOLUTION_3X3_TO_128_FILTER_GRADIENT = 27
-    CONVOLUTION_3X3_WIDE = 28
-    CONVOLUTION_3X3_WIDE_INPUT_GRADIENT = 29
-    CONVOLUTION_3X3_WIDE_FILTER_GRADIENT = 30
-    CONVOLUTION_3X3_SMALL = 31
-    CONVOLUTION_3X3_SMALL_INPUT_GRADIENT = 32
-    CONVOLUTION_3X3_SMALL_FILTER_GRADIENT = 33
-    CONVOLUTION_SQUARE = 34
-    CONVOLUTION_SQUARE_INPUT_GRADIENT = 35
-    CONVOLUTION_SQUARE_FILTER_GRADIENT = 36
-    CONVOLUTION_OTHER = 37
-    CONVOLUTION_OTHER_INPUT_GRADIENT = 38
-    CONVOLUTION_OTHER_FILTER_GRADIENT = 39
+    _ignore_ = "family direction number"
+    for number, (family, direction) in enumerate(itertools.product(FAMILIES.split(), DIRECTIONS), 10):
+        vars()[f"CONVOLUTION_{family}{direction}"] = number
     DEPTHWISE_CONVOLUTION = 40
     PRODUCT_TO_16 = 50
     PRODUCT_TO_32 = 51
@@ -184,7 +151,6 @@ CONVOLUTION_SHARES: Mapping[str, tuple[float, float, float]] = {
 PRODUCT_SHARES: Mapping[WorkClass, float] = entries(WorkClass, "product")
 KIND_MEMORY_SHARES: Mapping[Kind, float] = entries(Kind, "kind_memory")
 MEMORY_SHARES: Mapping[WorkClass, float] = entries(WorkClass, "memory")
-DIRECTIONS = ("", "_INPUT_GRADIENT", "_FILTER_GRADIENT")
 
 
 @dataclasses.dataclass(frozen=True)

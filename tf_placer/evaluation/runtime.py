@@ -26,7 +26,7 @@ from tf_placer.evaluation.attempts import (
 )
 from tf_placer.evaluation.simulated import UNKNOWN_BYTES, Measurement, Status, TraceFailed
 from tf_placer.graph.item import Item
-from tf_placer.problem.pins import check_is_of
+from tf_placer.problem.analytic_problem import check_is_of
 from tf_placer.problem.placement import Decisions, Placement, decisions_of
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
@@ -423,7 +423,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             dict(zip(before, values.values(), strict=True)) for values in (after, after_as_run)
         )
         tolerance, splitting = None, self._item.splitting
-        if splitting is not None and splitting.is_by_part:
+        if splitting is not None and splitting.batch_statistics == "part":
             tolerance = math.inf
         elif (splitting and splitting.parts > 1) or placement.cluster_of_op is not None:
             types = {spec.dtype for outputs in self._item.outputs for spec in outputs}

@@ -329,22 +329,6 @@ class Item:
             )
         )
 
-    def with_constants(self, values: Mapping[str, tensor_pb2.TensorProto]) -> Item:
-        """The program that ``without_values`` took large constants of, with some of these again, by their nodes."""
-        arguments.instance_of("values", values, dict, "give node of a constant -> its value")
-        graph_def = copy_of(self.graph_def)
-        for node in graph_def.node:
-            if node.op == "Const" and node.name in values:
-                node.attr["value"].tensor.CopyFrom(values[node.name])
-        return self._same_program(
-            graph_def=graph_def, index=dataclasses.replace(self.index, graph_def=graph_def)
-        )
-
-    def with_drawn_inputs(self) -> Item:
-        """Fills the large inputs that ``without_values`` cleared with random numbers of a fixed seed."""
-        drawn = (dataclasses.replace(feed, value=drawn_value(feed.value, feed.dtype)) for feed in self.feeds)
-        return self._same_program(feeds=tuple(drawn))
-
     def _same_program(self, **changes: Any) -> Item:
         result = dataclasses.replace(self, **changes)
         result.__dict__["fingerprint"] = self.fingerprint  # of constants as they were
@@ -357,7 +341,10 @@ class Item:
 
 
 def with_values_of(item: Item, concrete: ConcreteFunction) -> Item:
-    """The item with the values that variables and constants of its function have now, and drawn large inputs."""
+    """An item ``without_values`` with the present values of its function's variables and constants.
+
+    Large inputs are random numbers of a fixed seed.
+    """
     captures = (tensor.op.name for tensor in concrete.graph.internal_captures)
     captured = dict(zip(captures, concrete.captured_inputs, strict=True))
     variables = {
@@ -365,14 +352,24 @@ def with_values_of(item: Item, concrete: ConcreteFunction) -> Item:
         for variable in item.variables
         if variable.capture in captured
     }
-    graph_def = concrete.graph.as_graph_def()
-    constants = {node.name: node.attr["value"].tensor for node in graph_def.node if is_large(node)}
+    large = filter(is_large, concrete.graph.as_graph_def().node)
+    constants = {node.name: node.attr["value"].tensor for node in large}
     constants |= {
         name: tf.make_tensor_proto(value.numpy(), value.dtype, value.shape)
         for name, value in captured.items()
         if value.dtype not in (tf.resource, tf.variant)
     }
-    return item.with_variables(variables).with_constants(constants).with_drawn_inputs()
+    graph_def = copy_of(item.graph_def)
+    for node in graph_def.node:
+        if node.op == "Const" and node.name in constants:
+            node.attr["value"].tensor.CopyFrom(constants[node.name])
+    return item.with_variables(variables)._same_program(
+        graph_def=graph_def,
+        index=dataclasses.replace(item.index, graph_def=graph_def),
+        feeds=tuple(
+            dataclasses.replace(feed, value=drawn_value(feed.value, feed.dtype)) for feed in item.feeds
+        ),
+    )
 
 
 def rewritten(

@@ -367,8 +367,10 @@ class Splitting:
     fingerprint: str  # of the program that was split
     batch: int = 0  # examples of a step; 0 where the batch is whole
     parts: int = 1  # copies; 1 where the batch is whole
-    batch_statistics: str = "whole"  # of the ``"whole"`` batch, or of each ``"part"``
-    # positions, among the ops of the program that was split, of those that were to stay whole
+    # of the ``"whole"`` batch, or of each ``"part"``: then the step computes other numbers
+    batch_statistics: str = "whole"
+    # positions, among the ops of the program that was split, of those that were to stay whole: names may differ in
+    # an equal program
     kept_whole: tuple[int, ...] = ()
     # positions, among the ops of the program in parts, of those that the backward pass does again
     recomputed: tuple[int, ...] = ()
@@ -379,15 +381,6 @@ class Splitting:
         for name in ("kept_whole", "recomputed", "parked"):  # lists in a file
             entries = (tuple(entry) if isinstance(entry, list) else entry for entry in getattr(self, name))
             object.__setattr__(self, name, tuple(entries))
-
-    @property
-    def is_by_part(self) -> bool:
-        """Batch statistics are of each part: the step computes other numbers."""
-        return self.batch_statistics == "part"
-
-    def names_kept(self, op_names: Sequence[str]) -> list[str]:
-        """Names of the ops that stayed whole, in a program of that fingerprint: an equal one may have other names."""
-        return [op_names[op] for op in self.kept_whole]
 
     def part_of(self, name: str) -> int:
         """Part number of an op of the split program, from 0; ``SHARED`` for no copy."""

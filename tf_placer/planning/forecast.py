@@ -19,7 +19,7 @@ from tf_placer.graph.item import Item
 from tf_placer.ops.build import build_library, is_built
 from tf_placer.planning.forms import Form
 from tf_placer.planning.log import Log, Phase, roughly
-from tf_placer.problem.pins import Pin
+from tf_placer.problem.analytic_problem import Pin
 from tf_placer.problem.placement import PlanFile
 from tf_placer.runtime.timing import TURN_S, RuntimeConfig
 from tf_placer.search import methods

@@ -201,7 +201,7 @@ def about_parts(outcome: Outcome) -> list[str]:
     """Sentences on what is done again, what of a plan in parts is of each part, and what is not in parts."""
     sentences = [outcome.form.why_recomputed] if outcome.form.why_recomputed else []
     splitting = outcome.problem.splitting
-    if splitting is not None and splitting.is_by_part:
+    if splitting is not None and splitting.batch_statistics == "part":
         sentences.append(
             "Batch statistics are those of each part, as under tf.distribute: the step computes other numbers "
             '("whole" batch statistics keep them).'

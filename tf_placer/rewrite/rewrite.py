@@ -138,7 +138,7 @@ def program_of_plan(item: Item, placement: Placement) -> Item:
             f"{splitting.fingerprint[:12]}), but item {item.name!r}, of another graph or batch, has fingerprint "
             f"{item.fingerprint[:12]}; give {of_batch}a placement of this graph"
         )
-    kept_whole = splitting.names_kept(item.index.names)
+    kept_whole = [item.index.names[op] for op in splitting.kept_whole]
     in_memory = splitting.recomputed, splitting.parked
     result = split(item, splitting.parts, splitting.batch_statistics, kept_whole, *in_memory)
     if result.fingerprint != problem.fingerprint:

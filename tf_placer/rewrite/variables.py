@@ -267,7 +267,7 @@ class Storages:
                 self._known |= {id(container) for container in capture_containers(found)}
             if held and issubclass(kind, ConcreteFunction) and internals.is_dataset_function(found):
                 self._say(held, "a tf.data dataset reads it")
-            elif held and issubclass(kind, ConcreteFunction) and internals.is_compiled_function(found):
+            elif held and issubclass(kind, ConcreteFunction) and is_compiled(found.function_def):
                 self._say(
                     held, "a function with jit_compile=True, which is one program for one device, reads it"
                 )

@@ -9,7 +9,8 @@ authors trained with) 6,745, Adam 10,735.
 
 from __future__ import annotations
 
-import dataclasses
+import pathlib
+import tomllib
 from typing import Any
 
 import keras
@@ -26,6 +27,7 @@ _RESNETS = {
     152: (keras.applications.ResNet152, (3, 8, 36, 3)),
 }  # depth -> the model, and how many blocks each of its four parts has
 _IMAGES = 4  # dimensions that the kernel takes: batch, rows, columns, channels
+_CELLS = tomllib.loads(pathlib.Path(__file__).with_name("cells.toml").read_text(encoding="utf8"))
 _SEPARABLE = {"separable_3": 3, "separable_5": 5, "separable_7": 7}
 _POOLS = {"average_3": keras.layers.AveragePooling2D, "max_3": keras.layers.MaxPooling2D}
 _SMALL_IMAGES = {"batch": 4, "image_size": 64, "classes": 10, "optimizer": "sgd"}
@@ -149,17 +151,6 @@ def with_fused_batch_normalization(model: keras.Model) -> keras.Model:
     return keras.models.clone_model(model, clone_function=clone)
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """A cell that was found: pairs of branches, the ends of each of which are added up."""
-
-    # two (operation, input) each. Input 0 is what the cell before the last gives, 1 what the last gives, 2
-    # and more are the sums before. Operations are ``separable_3``, ``separable_5``, ``separable_7``,
-    # ``average_3``, ``max_3``, ``same`` and ``row_column_7``.
-    pairs: tuple[tuple[tuple[str, int], tuple[str, int]], ...]
-    joined: tuple[int, ...]  # the inputs and sums whose channels are the cell's output
-
-
 def _operation(operation: str, x: tf.Tensor, stride: int, name: str) -> tf.Tensor:
     if operation == "same":
         return x
@@ -204,52 +195,6 @@ def _normalized(x: tf.Tensor, name: str) -> tf.Tensor:
     return FusedBatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
 
 
-_AMOEBANET_NORMAL = Cell(
-    pairs=(
-        (("average_3", 0), ("max_3", 1)),
-        (("separable_3", 0), ("separable_5", 2)),
-        (("separable_3", 0), ("average_3", 3)),
-        (("separable_3", 1), ("same", 1)),
-        (("same", 0), ("average_3", 1)),
-    ),
-    joined=(4, 5, 6),
-)
-_AMOEBANET_REDUCTION = Cell(
-    pairs=(
-        (("average_3", 0), ("separable_3", 1)),
-        (("max_3", 0), ("separable_7", 2)),
-        (("separable_7", 0), ("average_3", 1)),
-        (("max_3", 0), ("max_3", 1)),
-        (("row_column_7", 0), ("separable_3", 5)),
-    ),
-    joined=(3, 4, 6),
-)
-_NASNET_NORMAL = Cell(
-    pairs=(
-        (("separable_5", 1), ("separable_3", 0)),
-        (("separable_5", 0), ("separable_3", 0)),
-        (("average_3", 1), ("same", 0)),
-        (("average_3", 0), ("average_3", 0)),
-        (("separable_3", 1), ("same", 1)),
-    ),
-    joined=(0, 2, 3, 4, 5, 6),
-)
-_NASNET_REDUCTION = Cell(
-    pairs=(
-        (("separable_5", 1), ("separable_7", 0)),
-        (("max_3", 1), ("separable_7", 0)),
-        (("average_3", 1), ("separable_5", 0)),
-        (("average_3", 2), ("same", 3)),
-        (("separable_3", 2), ("max_3", 1)),
-    ),
-    joined=(3, 4, 5, 6),
-)
-_CELLS = {
-    "amoebanet": (_AMOEBANET_NORMAL, _AMOEBANET_REDUCTION),
-    "nasnet": (_NASNET_NORMAL, _NASNET_REDUCTION),
-}
-
-
 def cells(
     network: str = "amoebanet",
     repeats: int = 6,
@@ -274,7 +219,7 @@ def cells(
     if network not in _CELLS:
         raise InputError(f"network is {shown(network)}; give one of {', '.join(_CELLS)}")
     begin(seed)
-    normal, reduction = _CELLS[network]
+    normal, reduction = _CELLS[network]["normal"], _CELLS[network]["reduction"]
     images = keras.Input((image_size, image_size, 3))
     x = keras.layers.Conv2D(stem_filters, 3, 2, use_bias=False, name="stem_conv")(images)
     before = x = _normalized(x, "stem")
@@ -284,14 +229,14 @@ def cells(
     for position, (cell, width) in enumerate(sizes):
         name, stride = f"cell_{position}", 2 if cell is reduction else 1
         ends = [_fitted(before, x, width, f"{name}_before"), _narrow(x, width, f"{name}_last")]
-        for number, pair in enumerate(cell.pairs):
+        for number, pair in enumerate(cell["pairs"]):
             branches = [
                 # What the cell itself has made is as small as its output.
                 _operation(operation, ends[end], stride if end < 2 else 1, f"{name}_{number}_{side}")
                 for (operation, end), side in zip(pair, ("left", "right"), strict=True)
             ]
             ends.append(keras.layers.Add(name=f"{name}_{number}_add")(branches))
-        before, x = x, keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell.joined])
+        before, x = x, keras.layers.Concatenate(name=f"{name}_joined")([ends[end] for end in cell["joined"]])
     x = keras.layers.ReLU(name="head_relu")(x)
     x = keras.layers.GlobalAveragePooling2D(name="head_pool")(x)
     model = keras.Model(images, keras.layers.Dense(classes, activation="softmax", name="head_softmax")(x))

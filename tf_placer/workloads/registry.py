@@ -121,11 +121,14 @@ def digest_of_settings(settings: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _digest_of_sources() -> str | None:
-    """Hex digest of the modules that make, trace and clean up workloads; None where there are none."""
+    """Hex digest of the modules that make, trace and clean up workloads, and of their tables; None without modules."""
     top = pathlib.Path(__file__).parents[2]
     digest, count = hashlib.sha256(), 0
     for folder in ("colocation", "tf_placer/graph", "tf_placer/workloads"):
-        for file in sorted((top / folder).rglob("*.py")):
+        files_of_folder = (
+            file for file in (top / folder).rglob("*") if file.suffix in (".py", ".toml", ".txt")
+        )
+        for file in sorted(files_of_folder):
             digest.update(f"{file.relative_to(top)}\n".encode() + file.read_bytes())
             count += 1
     return digest.hexdigest() if count else None

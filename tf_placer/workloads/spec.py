@@ -106,35 +106,28 @@ def sentence_batch(batch: int, length: int, vocabulary: int, seed: int) -> tuple
 def keras_step(
     model: keras.Model, examples: tuple, optimizer: str, training: bool = True, stages: tuple[str, ...] = ()
 ) -> Workload:
-    """A step of a Keras model: ``train_step`` with the named optimizer, or the loss of inference."""
-    if training:
-        return Workload(train_step(model, optimizer_named(optimizer)), examples, stages)
-    loss_of = keras.losses.SparseCategoricalCrossentropy()
-
-    @tf.function
-    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        return loss_of(y, model(x, training=False))
-
-    return Workload(step, examples, stages)
-
-
-def train_step(model: keras.Model, optimizer: keras.optimizers.Optimizer) -> Any:
-    """Returns a ``tf.function`` (x, y) -> loss that trains ``model`` on integer labels.
+    """A step (x, y) -> loss of a Keras model on integer labels: of training, or the loss of inference.
 
     The model gives probabilities [..., classes]; slots of the optimizer are made here, not while tracing.
     """
-    optimizer.build(model.trainable_variables)
     loss_of = keras.losses.SparseCategoricalCrossentropy()
+    update = optimizer_named(optimizer)
+
+    @tf.function
+    def forward(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        return loss_of(y, model(x, training=False))
 
     @tf.function
     def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = loss_of(y, model(x, training=True))
         gradients = tape.gradient(loss, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        update.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
-    return step
+    if training:
+        update.build(model.trainable_variables)
+    return Workload(step if training else forward, examples, stages)
 
 
 def begin(seed: int) -> None:
@@ -168,21 +161,6 @@ def branches_small(
     joined = keras.layers.Concatenate()(ends) if branches > 1 else ends[0]
     model = keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(joined))
     return keras_step(model, row_batch(batch, width, classes, seed), optimizer)
-
-
-def two_towers(
-    batch: int = 1024,
-    width: int = 512,
-    depth: int = 8,
-    classes: int = 10,
-    optimizer: str = "sgd",
-    seed: int = 0,
-) -> Workload:
-    """Returns a training step on float32 [batch, width]; each tower has ``depth`` dense layers.
-
-    By default 26 GFLOP, 6 * batch * width^2 * (2 depth); input, a tower's end and its gradient cross, 2 MB each.
-    """
-    return branches_small(batch, width, 2, depth, classes, optimizer, seed)
 
 
 def dense_small(
@@ -250,9 +228,17 @@ def transformer_small(
 
 _SUMMARIES: Mapping[Any, str] = {
     branches_small: "Branches between a split and a join: the least that model parallelism gains on",
-    two_towers: "Two independent towers that meet at the end",
     dense_small: "Dense layers: the smallest real training step",
     lstm_lm_small: "A small LSTM language model, unrolled over time, of Keras layers",
     transformer_small: "A small causal transformer language model (Vaswani et al. 2017)",
 }
-ROWS = tuple(WorkloadSpec(family.__name__, family, summary) for family, summary in _SUMMARIES.items())
+ROWS = (
+    *(WorkloadSpec(family.__name__, family, summary) for family, summary in _SUMMARIES.items()),
+    # 26 GFLOP, 6 * batch * width^2 * (2 depth); input, a tower's end and its gradient cross, 2 MB each.
+    WorkloadSpec(
+        "two_towers",
+        branches_small,
+        "Two independent towers that meet at the end",
+        {"batch": 1024, "width": 512, "branches": 2, "depth": 8},
+    ),
+)

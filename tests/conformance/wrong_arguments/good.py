@@ -85,7 +85,6 @@ def _of_programs(scene: Scene) -> dict[str, Good]:
             tf_placer.Item.from_meta_graph, meta_graph=meta_graph, fetches=list(item.fetches), **read
         ),
         "Item.with_variables": good(item.with_variables, values={}),
-        "Item.with_constants": good(item.with_constants, values={}),
         "Item.from_program": good(tf_placer.Item.from_program, name="p", program=program),
         "auto_place": good(tf_placer.auto_place, fn=step, cluster=scene.cluster, method="random"),
         "attach": good(tf_placer.attach, cluster=tf_placer.Cluster.logical(1), devices=None),

@@ -22,7 +22,7 @@ from tf_placer.graph.program import fingerprint
 from tf_placer.graph.read_graph import read_meta_graph_file, read_saved_model
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.transform.split.split_batch import split
-from tf_placer.workloads.spec import train_step
+from tf_placer.workloads.spec import keras_step
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
@@ -55,8 +55,8 @@ def test_fingerprint_is_equal_in_another_process(runs, name):
 def test_fingerprint_is_equal_after_other_models():
     def layers_and_item():
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dropout(0.5)])
-        step = train_step(model, keras.optimizers.Adam())
-        item = Item.from_function(step, tf.zeros((2, 4)), tf.zeros(2, tf.int32))
+        step = keras_step(model, (), "adam")
+        item = Item.from_function(step.function, tf.zeros((2, 4)), tf.zeros(2, tf.int32))
         return [layer.name for layer in model.layers], item
 
     first_layers, first = layers_and_item()

@@ -9,9 +9,9 @@ import tensorflow as tf
 from tests.refused import refused
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import (
+from tf_placer.problem.analytic_problem import (
     Pin,
+    analytic_problem,
     narrowed_units,
     pinned,
     pins_of_each,

@@ -6,7 +6,7 @@ import keras
 import tensorflow as tf
 
 from tf_placer.workloads.registry import function
-from tf_placer.workloads.spec import Workload, begin, train_step
+from tf_placer.workloads.spec import Workload, begin, keras_step
 
 
 def dense() -> Workload:
@@ -77,8 +77,8 @@ def convolution_with_a_nested_function() -> Workload:
             keras.layers.Dense(5, activation="softmax"),
         ]
     )
-    step = train_step(model, keras.optimizers.SGD(0.05, momentum=0.9))
-    return Workload(step, (tf.random.stateless_normal([4, 8, 8, 3], seed=[7, 8]), tf.constant([0, 3, 1, 4])))
+    examples = tf.random.stateless_normal([4, 8, 8, 3], seed=[7, 8]), tf.constant([0, 3, 1, 4])
+    return keras_step(model, examples, "momentum")
 
 
 PROGRAMS: dict[str, Callable[[], Workload]] = {

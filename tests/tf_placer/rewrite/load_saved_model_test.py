@@ -19,8 +19,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.read_graph import read_saved_model
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import pinned
+from tf_placer.problem.analytic_problem import analytic_problem, pinned
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.load_saved_model import load_saved_model, rename_saved_devices
 from tf_placer.rewrite.saved_model import export_saved_model, plan_file

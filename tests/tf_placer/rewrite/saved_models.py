@@ -13,8 +13,7 @@ from tests.logical_devices import NUM_DEVICES
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
 from tf_placer.graph.read_graph import read_saved_model
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.pins import pinned
+from tf_placer.problem.analytic_problem import analytic_problem, pinned
 from tf_placer.problem.placement import Placement
 
 
