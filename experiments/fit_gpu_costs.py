@@ -37,8 +37,7 @@ from tf_placer.costs import formulas
 _QUICK = flags.DEFINE_bool("quick", False, "Leave out sources only, not GPUs.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     rows = read_rows()
     kernels = kernel_rows(rows)
     fitted = fit_shares(kernels)

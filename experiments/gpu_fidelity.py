@@ -31,8 +31,7 @@ _OUT = out_flag("docs/results", "Folder for the page.")
 _FIGURES = flags.DEFINE_string("figures", str(FIGURES), "File for the figures that reports quote.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     rows = read_rows()
     if _BUILD.value:
         ops = {}

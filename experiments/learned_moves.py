@@ -46,9 +46,8 @@ class Curve(NamedTuple):
     cpu_s: np.ndarray  # [K]
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints a table for each way, and what they come to."""
-    del argv
     points = np.arange(_STEP, _EVALUATIONS.value + 1, _STEP)
     at = [int(np.searchsorted(points, share * _EVALUATIONS.value)) for share in _AT]
     shares: dict[str, list[list[tuple[float, float]]]] = {way: [] for way in _WAYS}

@@ -251,9 +251,8 @@ def summaries(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     seconds, most = (_QUICK_SECONDS, _QUICK_MOST) if _QUICK.value else (_SECONDS.value, _MOST.value)
     titles = ("family", "instance", "ops", "best known", "searched", "bound", "CP-SAT", "its bound", "order")
     rows: list[Row] = []

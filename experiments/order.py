@@ -120,9 +120,8 @@ def audited() -> list[str]:
     return lines
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     seconds, seed = 2.0 if _QUICK.value else _SECONDS.value, _SEED.value
     titles = ("program", "no order", "best rule", "auto", "auto over the best rule", "bound")
     table = list(header(*titles, "pairs, edges", "with edges"))

@@ -59,8 +59,7 @@ _SEARCHES, _EVALUATIONS = 2, 2000  # of each problem: the searches that lessons 
 flags.DEFINE_bool("quick", False, "A small program of each of two families, two epochs: to see it work.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     if _OUT.value is None:
         raise InputError("--out is missing; give the file to write")
     spec = methods.find(_METHOD.value)

@@ -68,9 +68,8 @@ class Compared:
     faster: float  # share of draws in which the robust plan is faster
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the table, and writes it."""
-    del argv
     lines = list(header(*_COLUMNS))
     for program in _PROGRAMS.value:
         workload, _, cluster = program.partition(":")

@@ -56,8 +56,7 @@ class Throughput(NamedTuple):
     events: float  # computations and transfers that end in one placement
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.preset(_CLUSTER.value))
     simulator = SimulatedEvaluator(problem)

@@ -48,9 +48,8 @@ _FRACTIONS = (
 _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     rows = read_study(TABLES / f"{_TABLE}.toml").rows
     worth = {}
     for row in rows:
