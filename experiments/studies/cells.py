@@ -336,7 +336,7 @@ def _fused(cell: Cell, item: Item, plan: Placement) -> Cell:
 
 def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
     """Cell with what was seen of the learner, without its beginning."""
-    first, last = seen.first(window), seen.last(window)
+    (first_best_s, first_mean_s), (_, last_mean_s) = seen.first(window), seen.last(window)
     fits = math.isfinite(seen.best_s)
     return dataclasses.replace(
         cell,
@@ -344,9 +344,9 @@ def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
         runtime_s=seen.best_s if fits else math.inf,
         message="" if fits else "nothing that it drew fits",
         updates=seen.updates,
-        first_best_s=first.best_s,
-        first_mean_s=first.mean_s,
-        last_mean_s=last.mean_s,
+        first_best_s=first_best_s,
+        first_mean_s=first_mean_s,
+        last_mean_s=last_mean_s,
         entropy=[list(pair) for pair in seen.entropy],
     )
 

@@ -20,7 +20,7 @@ from tf_placer.problem.placement import PlanFile
 from tf_placer.rewrite.functions import call_of
 from tf_placer.rewrite.saved_model import PLANS
 from tf_placer.rewrite.variables import move_to_devices
-from tf_placer.workers.connection import attach, present_devices
+from tf_placer.workers.local_workers import attach, present_devices
 
 
 def saved_devices(model: SavedModel) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from experiments.studies import cells as cells_module
 from experiments.studies import table_page
 from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill, keep, made_of, read_kept
-from experiments.studies.observed import Point, Seen, Window, best_at, curve_of, observed
+from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
@@ -253,19 +253,19 @@ def test_rounds_by_hand(seen):
 
 
 def test_first_and_last_samples_by_hand(seen):
-    assert seen.first(4) == Window(4.0, 6.0)
+    assert seen.first(4) == (4.0, 6.0)
     # (9 + 5 + 4 + 3 + 8) / 5, and (3 + 8 + 7 + 6) / 4
-    assert seen.first(5) == Window(3.0, 5.8)
-    assert seen.last(3) == Window(3.0, 6.0)
-    assert seen.last(2) == Window(6.0, 6.5)
-    assert seen.last(99) == Window(3.0, 42 / 7)
+    assert seen.first(5) == (3.0, 5.8)
+    assert seen.last(3) == (3.0, 6.0)
+    assert seen.last(2) == (6.0, 6.5)
+    assert seen.last(99) == (3.0, 42 / 7)
 
 
 def test_nothing_that_ran_is_no_best():
     seen = Seen()
     assert math.isnan(seen.best_s)
     seen.add(np.zeros(2), np.zeros(2, bool))
-    assert math.isnan(seen.best_s) and seen.first(1).best_s == math.inf and math.isnan(seen.last(1).mean_s)
+    assert math.isnan(seen.best_s) and seen.first(1)[0] == math.inf and math.isnan(seen.last(1)[1])
 
 
 def test_a_search_that_is_watched_is_the_search():

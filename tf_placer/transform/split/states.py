@@ -103,7 +103,7 @@ class Batch:
         return length > 0 and length % (outer * self.size) == 0
 
 
-# Writes the copies of an op. Takes a writer (``tf_placer.transform.split.writer``) and the tensors that
+# Writes the copies of an op. Takes a writer (``tf_placer.transform.split.split_batch``) and the tensors that
 # the op reads in each copy; returns for each output the tensors of all copies, or one whole tensor.
 Write = Callable[[Any, Sequence[Sequence[str]]], Sequence[Sequence[str]]]
 
