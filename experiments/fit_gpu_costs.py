@@ -47,8 +47,8 @@ def main() -> None:
     lines = [*gpu_lines(rows, kernels), *share_lines(fitted, kernels)]
     for name, key in keys.items():
         lines += ["", *header(f"{name} left out", "rows", "typical factor", "fitted to all")]
-        for fold in cross_validation(kernels, key):
-            lines.append(line(fold.left_out, str(fold.rows), f"{fold.factor:.2f}", f"{fold.own_factor:.2f}"))
+        for value, count, factor, own_factor in cross_validation(kernels, key):
+            lines.append(line(value, str(count), f"{factor:.2f}", f"{own_factor:.2f}"))
     print("\n".join(lines))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.optimize
@@ -195,28 +195,15 @@ def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
     return {model: float(np.median(reached[model]) / np.median(reached[p100.model])) for model in _KEPLER}
 
 
-# What the shares are worth.
-
-
-@dataclasses.dataclass(frozen=True)
-class Fold:
-    """Rows that had no part in a fit."""
-
-    left_out: str  # a source or a GPU
-    rows: int  # how many
-    own_factor: float  # typical factor of these rows where the shares are fitted to all
-    factor: float  # typical factor where they are fitted to the others
-
-
-def cross_validation(rows: Sequence[KernelRow], key: Callable[[KernelRow], str]) -> list[Fold]:
-    """A fold for each value of a key."""
+def cross_validation(
+    rows: Sequence[KernelRow], key: Callable[[KernelRow], str]
+) -> Iterator[tuple[str, int, float, float]]:
+    """Each value of a key and the number of its rows; typical factors by a fit to the others and by one to all."""
     whole = fit_shares(rows)
-    folds = []
-    for value in sorted({key(one) for one in rows}):
+    for value in sorted(set(map(key, rows))):
         inside = [one for one in rows if key(one) == value]
         others = fit_shares([one for one in rows if key(one) != value])
-        folds.append(Fold(value, len(inside), typical_factor(whole, inside), typical_factor(others, inside)))
-    return folds
+        yield value, len(inside), typical_factor(others, inside), typical_factor(whole, inside)
 
 
 def off_by(fitted: Shares, rows: Sequence[KernelRow]) -> np.ndarray:

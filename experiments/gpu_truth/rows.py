@@ -175,19 +175,14 @@ def _product(row: Row) -> list[OpView]:
     return [op_view("BatchMatMulV2" if batch else "MatMul", inputs, (_spec(*batch, m, n),))]
 
 
-# Op and number of its inputs. PyTorch has one kernel for gelu; TensorFlow's tanh reads and writes as much.
-_ELEMENTWISE = {
-    **{name: (name.capitalize(), 1) for name in ("neg", "relu", "tanh", "softmax")},
-    "gelu": ("Tanh", 1),
-    "add": ("AddV2", 2),
-    "div": ("RealDiv", 2),
-    "mul": ("Mul", 2),
-}
+# PyTorch has one kernel for gelu; TensorFlow's tanh reads and writes as much.
+_OP_OF_ONE = {"gelu": "Tanh", "neg": "Neg", "relu": "Relu", "tanh": "Tanh", "softmax": "Softmax"}
+_OP_OF_TWO = {"add": "AddV2", "div": "RealDiv", "mul": "Mul"}
 
 
 def _elementwise(row: Row) -> list[OpView]:
-    (op_type, count), x = _ELEMENTWISE[row.shape.get("op", row.what)], _sides(row.shape, _MATRIX)
-    return [op_view(op_type, (x,) * count, (x,))]
+    name, x = row.shape.get("op", row.what), _sides(row.shape, _MATRIX)
+    return [op_view((_OP_OF_ONE | _OP_OF_TWO)[name], (x,) * (1 + (name in _OP_OF_TWO)), (x,))]
 
 
 def _layer(row: Row, op_type: str, gradient: str, *flags: str) -> list[OpView]:

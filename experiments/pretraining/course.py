@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt
 
-from experiments.studies.toml_file import read_toml
+from experiments.studies.formats import read_toml
 from tf_placer import workloads
 from tf_placer.base.arguments import FINITE, InputError, fit, nearest
 from tf_placer.cluster.cluster import Cluster

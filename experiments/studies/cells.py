@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
+from experiments.studies.observed import Point, Seen, curve_of, observed
 from experiments.studies.study import (
     DATA_PARALLEL,
     IN_PARTS,
@@ -82,8 +82,15 @@ class Cell:
         return [Point(int(evaluations), *rest) for evaluations, *rest in self.curve]
 
     def best_at(self, evaluations: int) -> float:
-        """The fastest step after at least so many evaluations: infinite where nothing fits, nan where not run."""
-        return math.nan if self.status == NOT_RUN else best_at(self.points, evaluations)
+        """The fastest step at the first point with at least so many evaluations; at the end where there is none.
+
+        Never less than that many are counted, so who is compared with it is not flattered. Infinite where nothing fits,
+        nan where not run.
+        """
+        if self.status == NOT_RUN:
+            return math.nan
+        points = [point for point in self.points if point.evaluations >= evaluations] or self.points[-1:]
+        return points[0].best_s if points and not math.isnan(points[0].best_s) else math.inf
 
     def reaches(self, target_s: float) -> Point | None:
         """The first point that is as fast as a step time; None where none is."""

@@ -51,15 +51,6 @@ def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
     return curve
 
 
-def best_at(curve: Sequence[Point], evaluations: int) -> float:
-    """The fastest step at the first point with at least so many evaluations; at the end where there is none.
-
-    Never less than that many are counted, so who is compared with it is not flattered. Infinite where nothing ran.
-    """
-    point = next((one for one in curve if one.evaluations >= evaluations), curve[-1] if curve else None)
-    return math.inf if point is None or math.isnan(point.best_s) else point.best_s
-
-
 @dataclasses.dataclass
 class Seen:
     """Samples of one learner. The start of a search, and so its own best so far, is not among them."""

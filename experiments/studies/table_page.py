@@ -15,7 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
-from experiments.studies.formats import csv_text, header, line, png
+from experiments.studies.formats import csv_text, figure, header, line, png
 from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
@@ -166,10 +166,8 @@ def mean_s(times_s: tuple[float, ...]) -> float:
 
 
 def seconds(value: float) -> str:
-    """A step time with four digits, OOM where nothing fits, "-" where there is none."""
-    if math.isnan(value):
-        return "-"
-    return "OOM" if math.isinf(value) else f"{value:.4g}"
+    """A step time with four digits."""
+    return figure(value, ".4g")
 
 
 def _names(study: Study) -> tuple[str, ...]:
@@ -305,4 +303,4 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
 
 def _fraction(filled: Filled, name: str) -> str:
     mean = mean_s(filled.times_s(name))
-    return f"{mean / filled.best_known_s:.3f}" if math.isfinite(mean) else seconds(mean)
+    return figure(mean / filled.best_known_s if math.isfinite(mean) else mean, ".3f")

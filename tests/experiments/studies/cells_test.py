@@ -10,7 +10,7 @@ import pytest
 from experiments.studies import cells as cells_module
 from experiments.studies import table_page
 from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill, keep, made_of, read_kept
-from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
+from experiments.studies.observed import Point, Seen, curve_of, observed
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
@@ -298,8 +298,8 @@ def test_points_are_as_far_apart_as_can_be_and_means_count_what_ran():
 
 
 def test_the_best_at_a_count_never_flatters_who_is_compared_with_it():
-    curve = [Point(10, 1.0, math.nan, 5.0), Point(20, 2.0, 4.0, 5.0), Point(30, 3.0, 3.0, 5.0)]
-    assert [best_at(curve, count) for count in (5, 10, 11, 20, 21, 30, 99)] == [
+    cell = Cell("OK", curve=[[10, 1.0, math.nan, 5.0], [20, 2.0, 4.0, 5.0], [30, 3.0, 3.0, 5.0]])
+    assert [cell.best_at(count) for count in (5, 10, 11, 20, 21, 30, 99)] == [
         math.inf, math.inf, 4, 4, 3, 3, 3,
     ]  # fmt: skip
-    assert best_at([], 5) == math.inf
+    assert Cell("OK").best_at(5) == math.inf
