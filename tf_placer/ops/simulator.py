@@ -113,7 +113,7 @@ class SimulatorInputs:
 
 
 class Simulation(NamedTuple):
-    """A step of each placement: what it takes and, where that is asked for, all that happens in it."""
+    """A step of each placement: time, memory and, where asked for, start and end of all that happens."""
 
     runtime_ns: tf.Tensor  # [B] int64
     peak_bytes: tf.Tensor  # [B, D] int64

@@ -22,7 +22,7 @@ from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.native import OP_LIBRARIES
 from tf_placer.base.quantities import in_unit
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, full_device_name
 from tf_placer.ops.library import resources_kept
 from tf_placer.workers import fork_server, worker_process
 from tf_placer.workers.fork_server import (
@@ -239,9 +239,8 @@ class LocalWorkers(Workers):
           InputError: the cluster has several jobs, or more workers than cores to pin them to.
         """
         self._devices = cluster.devices
-        specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
-        self._jobs = sorted({spec.job for spec in specs})
-        self._tasks = sorted({spec.task for spec in specs})
+        jobs, tasks = zip(*(_task_of(device.name) for device in cluster.devices), strict=True)
+        self._jobs, self._tasks = sorted(set(jobs)), sorted(set(tasks))
         if len(self._jobs) != 1 or self._tasks != list(range(len(self._tasks))):
             raise InputError(
                 f"cluster {cluster.name!r} has jobs {self._jobs} and tasks {self._tasks}; "
@@ -392,10 +391,9 @@ class LocalWorkers(Workers):
                     why = f"preloading has no effect on {sys.executable}; {fork_server.REMEDY}"
                     raise InputError(f"workers cannot be kept off the network: {why}")
         if self._pinned:
-            tasks = [tf.DeviceSpec.from_string(device.name).task for device in self._devices]
             self.memories = tuple(
-                WorkerMemory(device.name, device.memory_bytes, self._processes[task])
-                for device, task in zip(self._devices, tasks, strict=True)
+                WorkerMemory(device.name, device.memory_bytes, self._processes[_task_of(device.name)[1]])
+                for device in self._devices
             )
         for memory in self.memories:
             memory.settle()
@@ -413,8 +411,8 @@ class RemoteWorkers(Workers):
 
     def __init__(self, cluster: Cluster) -> None:
         """Describes the servers; ``start`` asks whether each accepts a connection."""
-        task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
-        self.addresses = tuple(task_of[task] for task in sorted(task_of))
+        address_of_task = {_task_of(device.name)[1]: device.address for device in cluster.devices}
+        self.addresses = tuple(address for _, address in sorted(address_of_task.items()))
 
     def start(self) -> None:
         """Asks every server for a connection; raises UnreachableServer."""
@@ -450,11 +448,7 @@ def import_meanwhile(cluster: Cluster) -> None:
 
 def present_devices() -> tuple[str, ...]:
     """Full names of this process's devices: logical ones, and connected workers'."""
-    specs = (tf.DeviceSpec.from_string(device.name) for device in tf.config.list_logical_devices())
-    return tuple(
-        spec.replace(job=spec.job or "localhost", replica=0, task=spec.task or 0).to_string()
-        for spec in specs
-    )
+    return tuple(full_device_name(device.name) for device in tf.config.list_logical_devices())
 
 
 def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:

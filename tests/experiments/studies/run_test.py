@@ -87,7 +87,7 @@ def test_a_study_with_fewer_seeds_says_so_in_its_command(monkeypatch):
     FLAGS(["study", "--study=learning", "--seeds=2"])
     monkeypatch.setattr(flags, "FLAGS", FLAGS)
     monkeypatch.setattr(run, "compute", lambda study, out, command: asked.append((study.seeds, command)))
-    run.main([])
+    run.main()
     assert asked == [((100, 101), "python -m experiments.study --study=learning --seeds=2")]
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tensorflow.core.framework import node_def_pb2
 
 from colocation import op_facts
-from colocation.op_facts import control_inputs, copy_of, having, new_node, parse_input, registered_op
+from colocation.op_facts import control_inputs, copy_of, new_node, parse_input, registered_op
 from colocation.units import class_groups
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
@@ -27,10 +27,9 @@ from tf_placer.transform import WHOLE as WHOLE_BATCH
 from tf_placer.transform.recompute import recompute
 from tf_placer.transform.split.propagate import Program, States, best_states, propagate
 from tf_placer.transform.split.rules import rule_name
-from tf_placer.transform.split.states import WHOLE, Own, Part, Split, State, Sum, Tensor
+from tf_placer.transform.split.states import SIZES, WHOLE, Own, Part, Split, State, Sum, Tensor
 from tf_placer.transform.split.unroll import Unrolled, unrolled
 
-_SIZES = having("metadata")
 _LOCAL_RULES = frozenset({"elementwise", "linear", "add", "scale", "cast"})
 _COLOCATION = "loc:@"
 
@@ -69,7 +68,7 @@ class Writer:
             inputs = self._program.inputs[op]
             if op in self._states.splits:
                 self._write_copies(op, self._states.splits[op])
-            elif node.op in _SIZES and any(self._states.state(tensor) != WHOLE for tensor in inputs):
+            elif node.op in SIZES and any(self._states.state(tensor) != WHOLE for tensor in inputs):
                 # What asks for a size becomes the size of the whole: one constant for each output.
                 self._op = op
                 controls = self._controls(node, None)
