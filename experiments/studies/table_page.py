@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
@@ -186,15 +187,15 @@ def _parts_beside_the_whole(study: Study, rows: Sequence[Filled]) -> list[str]:
 
     lines = header(*_PARTS_COLUMNS)
     for filled in rows:
-        if filled.in_parts is None:
+        if math.isnan(filled.bound_in_parts_s):
             continue
-        one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.in_parts.data_parallel_s
+        one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.data_parallel_s
         whole, in_parts = best_s(filled, False), best_s(filled, True)
         better = min(data_parallel, whole)
         ratio = f"{in_parts / better:.3f}" if math.isfinite(better) and math.isfinite(in_parts) else "-"
         times = [seconds(value) for value in (one, data_parallel, whole, in_parts)]
-        bound = seconds(filled.in_parts.bound_s)
-        lines.append(line(filled.row.name, str(filled.row.parts), *times, ratio, bound))
+        times_and_bound = [*times, ratio, seconds(filled.bound_in_parts_s)]
+        lines.append(line(filled.row.name, str(filled.row.parts), *times_and_bound))
     return lines
 
 
@@ -221,8 +222,8 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
         capped = {name for name, cells in filled.cells.items() if any(cell.capped for cell in cells)}
         cells = [_fraction(filled, name) + (" †" if name in capped else "") for name in names]
         # The best known may be of either form that was placed, so a bound on it is the lesser of theirs.
-        bounds_s = [filled.bound_s, *([filled.in_parts.bound_s] if filled.in_parts is not None else [])]
-        best, bound = seconds(filled.best_known_s), seconds(min(bounds_s))
+        bound_s = float(np.fmin(filled.bound_s, filled.bound_in_parts_s))
+        best, bound = seconds(filled.best_known_s), seconds(bound_s)
         lines.append(line(filled.row.name, str(filled.ops), best, bound, *cells))
     return lines
 
@@ -280,7 +281,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
     times, cells, column = filled.times_s(name), filled.cells.get(name, ()), study.published_as.get(name, "")
     fit, mean = [t for t in times if math.isfinite(t)], mean_s(times)
     in_parts = {DATA_PARALLEL, *(one.name for one in study.candidates if one.variant == IN_PARTS)}
-    of = filled if filled.in_parts is None or name not in in_parts else filled.in_parts
+    bound_s = filled.bound_in_parts_s if name in in_parts else math.nan
     return {
         "workload": filled.row.workload,
         "cluster": filled.row.cluster,
@@ -291,7 +292,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
         "spread_s": statistics.stdev(fit) if len(fit) > 1 else math.nan,
         "best_s": min(fit, default=math.nan),
         "of_best_known": mean / filled.best_known_s if fit else math.nan,
-        "lower_bound_s": of.bound_s,
+        "lower_bound_s": filled.bound_s if math.isnan(bound_s) else bound_s,
         "peak_bytes": max((cell.peak_bytes for cell in cells), default=0) or math.nan,
         "evaluations": max((cell.evaluations for cell in cells), default=0) or math.nan,
         "capped": any(cell.capped for cell in cells),
