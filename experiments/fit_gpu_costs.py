@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import flags
 
-from experiments.gpu_truth.fitting import (
+from experiments.gpu_truth.estimates import (
     KernelRow,
     Shares,
     cross_validation,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import flags
 
-from experiments.gpu_truth.comparison import Compared, Statistics, compare, statistics
+from experiments.gpu_truth.estimates import Compared, Statistics, compare, statistics
 from experiments.gpu_truth.networks import build_ops, network_of, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, kernels_of, read_rows
 from experiments.main_program import out_flag, run_program

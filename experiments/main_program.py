@@ -9,8 +9,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments.pretraining.course import without
-from experiments.pretraining.generated import WORKLOADS, course_named
+from experiments.pretraining.course import WORKLOADS, course_named, without
 from experiments.studies.study import FILES, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError

@@ -2,7 +2,9 @@
 
 import tensorflow as tf
 
-from experiments.studies.traced_memory import readers_of, traced_peak_bytes
+from tests.experiments.without_flags import loaded
+
+memory_fidelity, _ = loaded("memory_fidelity")
 
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"
 
@@ -25,13 +27,13 @@ def traced(records, outputs=True):
 def test_the_peak_is_of_what_is_held_at_once():
     # a holds 100 from 1 to 5; b 30 from 3 to 4; c takes 50 in the moment at which a gives back: 130, never 180.
     trace = traced({"a": [(1, 100), (5, -100)], "b": [(3, 30), (4, -30)], "c": [(5, 50)]})
-    assert traced_peak_bytes(trace, {}) == {WORKER: 130, "idle": 0}
+    assert memory_fidelity.traced_peak_bytes(trace, {}) == {WORKER: 130, "idle": 0}
 
 
 def test_a_new_value_of_a_variable_takes_the_place_of_the_old_one():
     # What an assignment keeps was there before the step, under another address; its scratch memory was not.
     trace = traced({"assign": [(1, 100), (2, 30), (3, -30)]}, outputs=False)
-    assert traced_peak_bytes(trace, {})[WORKER] == 30
+    assert memory_fidelity.traced_peak_bytes(trace, {})[WORKER] == 30
 
 
 def test_what_a_variable_is_given_takes_the_place_of_its_value():
@@ -40,10 +42,10 @@ def test_what_a_variable_is_given_takes_the_place_of_its_value():
     assign = trace.step_stats.dev_stats[0].node_stats[2]
     assign.all_start_micros, assign.all_end_rel_micros = 7, 1
     readers = {"made": ["scaled"], "scaled": ["assign"]}
-    assert traced_peak_bytes(trace, readers)[WORKER] == 150
+    assert memory_fidelity.traced_peak_bytes(trace, readers)[WORKER] == 150
     assign.timeline_label = "assign = AssignVariableOp(v, scaled)"
-    assert traced_peak_bytes(trace, readers)[WORKER] == 100
-    assert traced_peak_bytes(trace, {**readers, "made": ["scaled", "late"]})[WORKER] == 150
+    assert memory_fidelity.traced_peak_bytes(trace, readers)[WORKER] == 100
+    assert memory_fidelity.traced_peak_bytes(trace, {**readers, "made": ["scaled", "late"]})[WORKER] == 150
 
 
 def test_a_copy_lives_from_its_arrival_until_its_last_reader_has_ended():
@@ -58,8 +60,8 @@ def test_a_copy_lives_from_its_arrival_until_its_last_reader_has_ended():
         trace.step_stats.dev_stats[0].node_stats, ((5, 1), (25, 15), (41, 4)), strict=True
     ):
         node.all_start_micros, node.all_end_rel_micros = times
-    assert traced_peak_bytes(trace, {"made_there/MatMul": ["early", "late"]})[WORKER] == 1050
-    assert traced_peak_bytes(trace, {"made_there/MatMul": ["later"]})[WORKER] == 1060
+    assert memory_fidelity.traced_peak_bytes(trace, {"made_there/MatMul": ["early", "late"]})[WORKER] == 1050
+    assert memory_fidelity.traced_peak_bytes(trace, {"made_there/MatMul": ["later"]})[WORKER] == 1060
 
 
 def test_readers_are_told_by_name():
@@ -67,4 +69,4 @@ def test_readers_are_told_by_name():
     graph_def.node.add(name="a")
     graph_def.node.add(name="b", input=["a:1", "^c"])
     graph_def.node.add(name="c", input=["a", "b"])
-    assert readers_of(graph_def) == {"a": ["b", "c"], "b": ["c"]}
+    assert memory_fidelity.readers_of(graph_def) == {"a": ["b", "c"], "b": ["c"]}
