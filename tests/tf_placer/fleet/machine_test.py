@@ -18,7 +18,6 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
 from tf_placer.evaluation.simulated import Status
 from tf_placer.fleet import address as module
-from tf_placer.fleet import machine as machine_module
 from tf_placer.fleet.address import FleetAddress, why_no_ray
 from tf_placer.fleet.connection import open_fleet
 from tf_placer.fleet.machine import Machine, Program, Trial, machine_class, software
@@ -61,7 +60,7 @@ def test_a_program_arrives_as_it_was_sent(program):
 
 
 def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
-    monkeypatch.setattr(machine_module, "REFERENCE_EVERY", 2)
+    monkeypatch.setattr("tf_placer.fleet.machine.REFERENCE_EVERY", 2)
     machine = Machine(1)
     asked = []
     evaluate = RuntimeEvaluator.evaluate
@@ -91,7 +90,7 @@ def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
 
 
 def test_processes_are_replaced_after_some_plans(program, monkeypatch):
-    monkeypatch.setattr(machine_module, "RECYCLE_AFTER", 2)
+    monkeypatch.setattr("tf_placer.fleet.machine.RECYCLE_AFTER", 2)
     machine = Machine(1)
     machine.measure(trial_of(program), program)
     [loaded] = machine._loaded.values()
