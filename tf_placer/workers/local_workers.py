@@ -181,12 +181,24 @@ class WorkerError(RuntimeError):
     """A worker process did not start or has died; the message ends with the last line of its stderr."""
 
 
+class UnreachableServer(InputError):
+    """A server of a cluster file does not answer."""
+
+
 class Workers:
-    """Processes behind a session; of servers that run elsewhere nothing is known or ended."""
+    """Processes behind a session: the running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
+
+    Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
+    """
 
     addresses: tuple[str, ...] = ()  # [tasks] host:port
-    pids: tuple[int, ...] = ()  # [tasks] process ids
+    pids: tuple[int, ...] = ()  # [tasks] process ids, where they are known
     memories: tuple[WorkerMemory, ...] = ()  # of the workers whose memory is known
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Describes the servers; ``start`` asks whether each accepts a connection."""
+        address_of_task = {_task_of(device.name)[1]: device.address for device in cluster.devices}
+        self.addresses = tuple(address for _, address in sorted(address_of_task.items()))
 
     @property
     def target(self) -> str:
@@ -194,8 +206,16 @@ class Workers:
         return f"grpc://{self.addresses[0]}"
 
     def start(self) -> None:
-        """Makes sure that all of them run."""
-        raise NotImplementedError
+        """Makes sure that all of them run: asks every server for a connection; raises UnreachableServer."""
+        for address in self.addresses:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _SERVER_TIMEOUT_S).close()
+            except OSError as error:
+                raise UnreachableServer(
+                    f"no server answers at {address} within {_SERVER_TIMEOUT_S:g} s ({error}); start a "
+                    "tf.distribute.Server there, or correct the cluster file"
+                ) from error
 
     def death(self) -> str | None:
         """One line about a worker that is known to be dead, or None."""
@@ -399,40 +419,12 @@ class LocalWorkers(Workers):
             memory.settle()
 
 
-class UnreachableServer(InputError):
-    """A server of a cluster file does not answer."""
-
-
-class RemoteWorkers(Workers):
-    """The running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
-
-    Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        """Describes the servers; ``start`` asks whether each accepts a connection."""
-        address_of_task = {_task_of(device.name)[1]: device.address for device in cluster.devices}
-        self.addresses = tuple(address for _, address in sorted(address_of_task.items()))
-
-    def start(self) -> None:
-        """Asks every server for a connection; raises UnreachableServer."""
-        for address in self.addresses:
-            host, _, port = address.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), _SERVER_TIMEOUT_S).close()
-            except OSError as error:
-                raise UnreachableServer(
-                    f"no server answers at {address} within {_SERVER_TIMEOUT_S:g} s ({error}); start a "
-                    "tf.distribute.Server there, or correct the cluster file"
-                ) from error
-
-
 def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:
     """The workers of a live cluster, not started yet; InputError for another cluster."""
     if cluster.kind == "local":
         return LocalWorkers(cluster, inter_op_threads)
     if cluster.kind == "remote":
-        return RemoteWorkers(cluster)
+        return Workers(cluster)
     raise InputError(
         f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; use Cluster.local() or a cluster "
         "file with addresses to measure"
