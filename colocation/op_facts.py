@@ -226,9 +226,9 @@ def copy_of(message: _Message, inputs: Iterable[str] | None = None, name: str = 
     return copy
 
 
-def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str]) -> node_def_pb2.NodeDef:
-    """A copy with other inputs, and without a device and ``_class``, which names nodes that the new graph may lack."""
-    copy = copy_of(node, inputs)
+def alone(node: node_def_pb2.NodeDef, inputs: Iterable[str], name: str = "") -> node_def_pb2.NodeDef:
+    """As ``copy_of``, without a device and ``_class``, which names nodes that the new graph may lack."""
+    copy = copy_of(node, inputs, name)
     copy.device = ""
     copy.attr.pop("_class", None)
     return copy

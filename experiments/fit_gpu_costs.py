@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import flags
 
-from experiments.gpu_truth.fitting import (
+from experiments.gpu_truth.estimates import (
     KernelRow,
     Shares,
     cross_validation,
@@ -37,8 +37,7 @@ from tf_placer.costs import formulas
 _QUICK = flags.DEFINE_bool("quick", False, "Leave out sources only, not GPUs.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     rows = read_rows()
     kernels = kernel_rows(rows)
     fitted = fit_shares(kernels)
@@ -48,8 +47,8 @@ def main(argv: list[str]) -> None:
     lines = [*gpu_lines(rows, kernels), *share_lines(fitted, kernels)]
     for name, key in keys.items():
         lines += ["", *header(f"{name} left out", "rows", "typical factor", "fitted to all")]
-        for fold in cross_validation(kernels, key):
-            lines.append(line(fold.left_out, str(fold.rows), f"{fold.factor:.2f}", f"{fold.own_factor:.2f}"))
+        for value, count, factor, own_factor in cross_validation(kernels, key):
+            lines.append(line(value, str(count), f"{factor:.2f}", f"{own_factor:.2f}"))
     print("\n".join(lines))
 
 

@@ -121,8 +121,7 @@ where they are large.
 """
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     out = pathlib.Path(_OUT.value)
     if not out.parent.is_dir():
         raise InputError(f"{out.parent} is no directory; make it, or give another --out")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from absl import flags
 
-from experiments.gpu_truth.comparison import Compared, Statistics, compare, statistics
+from experiments.gpu_truth.estimates import Compared, Statistics, compare, statistics
 from experiments.gpu_truth.networks import build_ops, network_of, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, kernels_of, read_rows
 from experiments.main_program import out_flag, run_program
@@ -31,8 +31,7 @@ _OUT = out_flag("docs/results", "Folder for the page.")
 _FIGURES = flags.DEFINE_string("figures", str(FIGURES), "File for the figures that reports quote.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     rows = read_rows()
     if _BUILD.value:
         ops = {}

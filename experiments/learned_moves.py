@@ -19,6 +19,7 @@ from absl import flags
 
 from experiments.main_program import run_program
 from experiments.studies.edits import CHAINS, CLUSTERS, STEPS, TRAINED_ON, Begun, beginning, search_of
+from experiments.studies.formats import header, line
 from tf_placer.planners.memetic import MemeticConfig
 
 _WORKLOADS = flags.DEFINE_list("workloads", list(STEPS), "Steps that are placed.")
@@ -46,15 +47,13 @@ class Curve(NamedTuple):
     cpu_s: np.ndarray  # [K]
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints a table for each way, and what they come to."""
-    del argv
     points = np.arange(_STEP, _EVALUATIONS.value + 1, _STEP)
     at = [int(np.searchsorted(points, share * _EVALUATIONS.value)) for share in _AT]
     shares: dict[str, list[list[tuple[float, float]]]] = {way: [] for way in _WAYS}
     told = [f"at {points[i]:,}" for i in at]
-    titles = f"| step | cluster | way | {' | '.join(told)} | evaluations/s |"
-    print(f"{titles}\n|---|---|---|{'---|' * (len(told) + 1)}")
+    print(*header("step", "cluster", "way", *told, "evaluations/s"), sep="\n")
     for name in _WORKLOADS.value:
         for cluster in CLUSTERS:
             begun = beginning(name, cluster)
@@ -62,20 +61,20 @@ def main(argv: list[str]) -> None:
             for way, curve in mean.items():
                 shares[way].append([_share(mean[_BEFORE], curve, i) for i in at])
                 per_s = points[-1] / curve.cpu_s[-1]
-                cells = " | ".join(f"{curve.best[i]:.3f}" for i in at)
+                cells = (f"{curve.best[i]:.3f}" for i in at)
                 mark = "" if name in TRAINED_ON else " *"
-                print(f"| {name}{mark} | {cluster} | {way} | {cells} | {per_s:,.0f} |", flush=True)
+                print(line(f"{name}{mark}", cluster, way, *cells, f"{per_s:,.0f}"), flush=True)
     print(
         "\n* no search of it was trained on. Evaluations, and seconds of the processor, to the same time:\n"
     )
-    print(f"| way | steps | {' | '.join(told)} |\n|---|---|{'---|' * len(told)}")
+    print(*header("way", "steps", *told), sep="\n")
     is_new = np.repeat([name not in TRAINED_ON for name in _WORKLOADS.value], len(CLUSTERS))
     for way, rows in shares.items():
         for what, which in (("all", is_new | True), ("not trained on", is_new)):
             if which.any():
                 means = np.exp(np.log(np.array(rows)[which]).mean(axis=0))
-                cells = " | ".join(f"{evaluations:.3f}, {cpu_s:.3f}" for evaluations, cpu_s in means)
-                print(f"| {way} | {what} | {cells} |")
+                cells = (f"{evaluations:.3f}, {cpu_s:.3f}" for evaluations, cpu_s in means)
+                print(line(way, what, *cells))
 
 
 def _mean_curve(begun: Begun, config: MemeticConfig) -> Curve:

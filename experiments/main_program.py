@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from absl import flags
 
-from experiments.pretraining.course import without
-from experiments.pretraining.generated import WORKLOADS, course_named
+from experiments.pretraining.course import WORKLOADS, course_named, without
 from experiments.studies.study import FILES, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
@@ -33,16 +32,15 @@ def seed_flag(meaning: str = "Fixes everything random.", default: int = 0) -> fl
     return flags.DEFINE_integer("seed", default, meaning, lower_bound=0)
 
 
-def run_program(main: Callable[[list[str]], None]) -> None:
-    """Parses the command line, calls ``main`` with the program's name, and ends the process."""
+def run_program(main: Callable[[], None]) -> None:
+    """Parses the command line, calls ``main``, and ends the process."""
     sys.exit(status_of(main, flags.FLAGS, sys.argv))
 
 
 def run(main: Callable[[pathlib.Path], None]) -> None:
     """Runs an experiment as ``run_program`` does, with ``--out`` reserved for it."""
 
-    def in_folder(argv: list[str]) -> None:
-        del argv
+    def in_folder() -> None:
         out = pathlib.Path(flags.FLAGS.out)
         with reserved(out, f"--out={out}"):
             main(out)
@@ -50,7 +48,7 @@ def run(main: Callable[[pathlib.Path], None]) -> None:
     run_program(in_folder)
 
 
-def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv: list[str]) -> int:
+def status_of(main: Callable[[], None], values: flags.FlagValues, argv: list[str]) -> int:
     """Parses a command line and calls ``main``; the status to end with."""
     if {"--help", "-h"} & set(argv[1:]):
         print(values.main_module_help() if values is flags.FLAGS else values.get_help())
@@ -63,7 +61,7 @@ def status_of(main: Callable[[list[str]], None], values: flags.FlagValues, argv:
         for name in values:
             if values[name].value is not None and not isinstance(values[name], flags.EnumFlag):
                 _check(name, values[name].value, study, course)
-        main(argv[:1])
+        main()
     except InputError as error:
         sys.stderr.write(f"{pathlib.Path(argv[0]).stem}: {error}\n")
         return BAD_INPUT
@@ -78,8 +76,9 @@ def _check(name: str, value: object, study: str | None, course: str) -> None:
     Raises:
       InputError: it is not; begins with the flag.
     """
+    words = value if isinstance(value, list) else [str(value)]
+    path = pathlib.Path(str(value))
     try:
-        path = pathlib.Path(str(value))
         if name == "out":
             check_writable(path.parent if path.suffix else path, f"--out={value}")
         elif name == "figures":
@@ -87,36 +86,28 @@ def _check(name: str, value: object, study: str | None, course: str) -> None:
         elif name == "course":
             course_named(course, seed=0)
         elif name == "leave_out":
-            without(course_named(course, seed=0), list(_words(value)))
+            without(course_named(course, seed=0), words)
         elif name in ("workload", "workloads"):
-            for workload in _words(value):
+            for workload in words:
                 workloads.check_name(workload)
-        elif name == "programs" and isinstance(value, list):
-            for program in value:
+        elif name == "programs":
+            for program in words:
                 workload, _, cluster = program.partition(":")
                 workloads.check_name(workload)
                 preset_path(cluster)
-        elif name == "page" and not path.is_file():
-            raise InputError("there is no such file; give the page to read")
         elif name in ("stg", "fjsp") and not path.is_dir():
             raise InputError("there is no such folder; give the one with the instances")
-        elif name == "picture" and not path.parent.is_dir():
-            raise InputError("there is no such folder; give a file in one that there is")
         elif name == "methods" and study is not None:
-            read_study(FILES[study]).thinned(names=list(_words(value)))
+            read_study(FILES[study]).thinned(names=words)
         elif name in ("method", "methods"):
-            for method in _words(value):
+            for method in words:
                 methods.find(method)
         elif name == "cluster":
             preset_path(str(value))
         elif name == "sizes":
-            for size in _words(value):
+            for size in words:
                 if not size.isdecimal() or not 0 < int(size) < 10**7:
                     raise InputError(f"{size!r} is no number of ops; give 1 to 9999999")
     except InputError as error:
         said = f"--{name}="
         raise InputError(str(error) if str(error).startswith(said) else f"{said}{value}: {error}") from None
-
-
-def _words(value: object) -> Iterable[str]:
-    return value if isinstance(value, list) else [str(value)]

@@ -20,8 +20,7 @@ import numpy as np
 from absl import flags
 
 from experiments.main_program import run_program, seed_flag
-from experiments.studies.formats import header, line, page_head
-from tf_placer.base.files import write_atomically
+from experiments.studies.formats import header, line, write_page
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, links_between
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -251,9 +250,8 @@ def summaries(rows: Sequence[Row]) -> Iterator[str]:
         )
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     seconds, most = (_QUICK_SECONDS, _QUICK_MOST) if _QUICK.value else (_SECONDS.value, _MOST.value)
     titles = ("family", "instance", "ops", "best known", "searched", "bound", "CP-SAT", "its bound", "order")
     rows: list[Row] = []
@@ -267,7 +265,6 @@ def main(argv: list[str]) -> None:
     options = "--quick" if _QUICK.value else f"--seconds={seconds:g} --most={most}"
     command = f"`python -m experiments.optima --stg=DIR --fjsp=DIR {options}`"
     page = [
-        *page_head("Proven optima", command, f"{_SEED.value}, of searches, solvers and built instances"),
         f'{seconds:g} seconds of `auto` with `order="auto"` on all cores, and as many of CP-SAT with as many threads',
         "and no hint, in the model of `cp_sat`: there outputs take no memory, so on built instances its solutions may",
         f"not fit. It is given at most {_SOLVED_OPS} ops, and its gap is over the instances that both have a plan of.",
@@ -279,7 +276,8 @@ def main(argv: list[str]) -> None:
         *header(*titles),
         *(line(*row.cells()) for row in rows),
     ]
-    write_atomically(pathlib.Path(_OUT.value), "\n".join(page) + "\n")
+    seeds = f"{_SEED.value}, of searches, solvers and built instances"
+    write_page(_OUT.value, "Proven optima", command, seeds, page)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ each; and executed orders on this machine's own devices. All but the last is sim
 from __future__ import annotations
 
 import contextlib
-import pathlib
 
 import numpy as np
 import tensorflow as tf
@@ -17,9 +16,8 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
-from experiments.studies.formats import header, line, page_head
+from experiments.studies.formats import header, line, write_page
 from tf_placer import workloads
-from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.graph.item import Item
 from tf_placer.ops.simulator import simulate
@@ -120,9 +118,8 @@ def audited() -> list[str]:
     return lines
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     seconds, seed = 2.0 if _QUICK.value else _SECONDS.value, _SEED.value
     titles = ("program", "no order", "best rule", "auto", "auto over the best rule", "bound")
     table = list(header(*titles, "pairs, edges", "with edges"))
@@ -134,9 +131,6 @@ def main(argv: list[str]) -> None:
     print("\n".join(executed), flush=True)
     command = f"`python -m experiments.order{' --quick' if _QUICK.value else f' --seconds={seconds:g}'}`"
     page = [
-        *page_head(
-            "Order of execution", command, f"{seed}, of searches, random orders and the plans that are run"
-        ),
         f"Simulated, after {seconds:g} seconds each of `auto`{', small twins' * _QUICK.value}.",
         "Rules and `auto` stand as shares of the step of the plan that was searched without an order. Each rule had",
         "all seconds; `auto` (`place --order=auto`) races them, and then searches the order itself, too:",
@@ -151,7 +145,8 @@ def main(argv: list[str]) -> None:
         "",
         *executed,
     ]
-    write_atomically(pathlib.Path(_OUT.value), "\n".join(page) + "\n")
+    seeds = f"{seed}, of searches, random orders and the plans that are run"
+    write_page(_OUT.value, "Order of execution", command, seeds, page)
 
 
 if __name__ == "__main__":

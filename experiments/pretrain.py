@@ -28,9 +28,18 @@ import rich.console
 from absl import flags
 
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.pretraining import generated
-from experiments.pretraining.course import Program, without
-from experiments.pretraining.generated import WORKLOADS, Generated, check_digest, course_named, draw, seconds
+from experiments.pretraining.course import (
+    FOLDER,
+    WORKLOADS,
+    Generated,
+    Program,
+    build,
+    check_digest,
+    course_named,
+    draw,
+    seconds,
+    without,
+)
 from tf_placer import workloads
 from tf_placer.agents.features import weights_bytes
 from tf_placer.base.arguments import InputError
@@ -59,8 +68,7 @@ _SEARCHES, _EVALUATIONS = 2, 2000  # of each problem: the searches that lessons 
 flags.DEFINE_bool("quick", False, "A small program of each of two families, two epochs: to see it work.")
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     if _OUT.value is None:
         raise InputError("--out is missing; give the file to write")
     spec = methods.find(_METHOD.value)
@@ -144,10 +152,9 @@ def _exercises(student: Student, programs: Sequence[Program], show: Callable[[st
 def _item(program: Program) -> Item:
     if not isinstance(program, Generated):
         return workloads.build(program.workload, **program.settings)
-    item = generated.build(program.family, **program.settings)
-    file = pathlib.Path(generated.__file__).with_name(f"generated_{_SEED.value}.csv")
+    item = build(program.family, **program.settings)
     drawn = draw(program.number, _SEED.value)  # with all its machines
-    check_digest(drawn, item.index.num_ops, item.fingerprint, file)
+    check_digest(drawn, item.index.num_ops, item.fingerprint, FOLDER / f"generated_{_SEED.value}.csv")
     return item
 
 

@@ -80,16 +80,6 @@ def costs_digest() -> str:
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
-def is_done(step: Step, out: pathlib.Path, digest: str) -> bool:
-    """Whether the command ended well with these costs."""
-    mark = out / f"{step.name}.json"
-    return mark.is_file() and json.loads(mark.read_text(encoding="utf8")) == _mark(step, digest)
-
-
-def _mark(step: Step, digest: str) -> dict[str, str]:
-    return {"command": step.command, "costs": digest}
-
-
 def main(out: pathlib.Path) -> None:
     make_again(steps(_RESULT.value, _TEACH.value), out, _LIST_ONLY.value)
 
@@ -102,7 +92,8 @@ def make_again(wanted: list[Step], out: pathlib.Path, only_lists: bool = False) 
     """
     digest, failed = costs_digest(), []
     for number, step in enumerate(wanted, 1):
-        done = is_done(step, out, digest)
+        mark, content = out / f"{step.name}.json", {"command": step.command, "costs": digest}
+        done = mark.is_file() and json.loads(mark.read_text(encoding="utf8")) == content
         print(f"{number} of {len(wanted)}{', done' if done else ''}: {step.command}", flush=True)
         if done or only_lists:
             continue
@@ -117,7 +108,7 @@ def make_again(wanted: list[Step], out: pathlib.Path, only_lists: bool = False) 
             failed.append(step)
             print(f"  ended with {status}: {out / step.name}.log says why", flush=True)
             continue
-        write_atomically(out / f"{step.name}.json", json.dumps(_mark(step, digest)) + "\n")
+        write_atomically(mark, json.dumps(content) + "\n")
     if failed:
         sys.exit(f"results: {len(failed)} of {len(wanted)} failed; run it again to go on with those")
     if not only_lists:

@@ -10,16 +10,14 @@ search knew. In each draw a plan gains so much over one device, the best by the 
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 
 import numpy as np
 from absl import flags
 
 import tf_placer
 from experiments.main_program import out_flag, run_program, seed_flag
-from experiments.studies.formats import header, line, page_head
+from experiments.studies.formats import header, line, write_page
 from tf_placer import workloads
-from tf_placer.base.files import write_atomically
 from tf_placer.evaluation.simulated import ROBUST_DRAWS, SimulatedEvaluator, drawn_problems
 from tf_placer.ops.simulator import simulate
 from tf_placer.planners.plain import single_device_placements
@@ -68,9 +66,8 @@ class Compared:
     faster: float  # share of draws in which the robust plan is faster
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the table, and writes it."""
-    del argv
     lines = list(header(*_COLUMNS))
     for program in _PROGRAMS.value:
         workload, _, cluster = program.partition(":")
@@ -82,13 +79,10 @@ def main(argv: list[str]) -> None:
         print(lines[-1], flush=True)
     print("\n".join(lines))
     if _OUT.value is not None:
-        command = (
-            f"python -m experiments.robust_plans --evaluations={_EVALUATIONS.value} --draws={_DRAWS.value}"
-        )
-        page = page_head(
-            "Robust plans", f"`{command}` (four minutes)", f"{_SEED.value}, of searches and draws"
-        )
-        write_atomically(pathlib.Path(_OUT.value), "\n".join([*page, _ABOUT, "", *lines]) + "\n")
+        counts = f"--evaluations={_EVALUATIONS.value} --draws={_DRAWS.value}"
+        command = f"`python -m experiments.robust_plans {counts}` (four minutes)"
+        seeds = f"{_SEED.value}, of searches and draws"
+        write_page(_OUT.value, "Robust plans", command, seeds, [_ABOUT, "", *lines])
 
 
 def compared(workload: str, cluster: str, evaluations: int, draws: int, seed: int) -> Compared:

@@ -22,7 +22,7 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import run_program
-from experiments.studies.random_arrays import random_layered_arrays
+from experiments.studies.random_arrays import random_layered_inputs
 from tf_placer import workloads
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.ops.simulator import SimulatorInputs, simulate
@@ -56,8 +56,7 @@ class Throughput(NamedTuple):
     events: float  # computations and transfers that end in one placement
 
 
-def main(argv: list[str]) -> None:
-    del argv
+def main() -> None:
     item = workloads.build(_WORKLOAD.value)
     problem = tf_placer.build_problem(item, tf_placer.Cluster.preset(_CLUSTER.value))
     simulator = SimulatedEvaluator(problem)
@@ -79,7 +78,7 @@ def main(argv: list[str]) -> None:
     print("random layered graphs, 3 devices, 1 core:")
     with _pinned_process(cores[:1]) as process:
         for num_ops in map(int, _SIZES.value):
-            inputs = SimulatorInputs(**random_layered_arrays(num_ops, 3, seed=0)._asdict())
+            inputs = random_layered_inputs(num_ops, 3, seed=0)
             rows = _random_placements(inputs, _BATCH.value)
             result = process.submit(_measure, inputs, rows, _SECONDS.value).result()
             print(f"  {num_ops:7,} ops: {result.per_s:8,.0f} placements/s, {_costs(inputs, result)}")

@@ -31,7 +31,7 @@ flags.DEFINE_integer("seeds", 0, "Only so many of the seeds; 0 is all.", lower_b
 flags.DEFINE_list("methods", [], "Only these candidates, by name; none is all.")
 
 
-def main(_: list[str]) -> None:
+def main() -> None:
     """Computes a page as the flags say, and ends the process with 1 where Ctrl-C came before the end."""
     values = flags.FLAGS
     name = values.study

@@ -20,12 +20,11 @@ from absl import flags
 
 import tf_placer
 from experiments.main_program import out_flag, run_program
-from experiments.studies.formats import header, line, page_head
+from experiments.studies.formats import header, line, write_page
 from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
 from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.learned_list import LearnedList, LearnedListConfig
-from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import Status, search_simulator
 from tf_placer.problem.placement import Decisions
@@ -48,9 +47,8 @@ _FRACTIONS = (
 _SECONDS = ("go: best of 64", "list: best of 64", "go fine-tuned")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Prints the tables, and writes them."""
-    del argv
     rows = read_study(TABLES / f"{_TABLE}.toml").rows
     worth = {}
     for row in rows:
@@ -64,7 +62,7 @@ def main(argv: list[str]) -> None:
     lines += _table(titles, "{:.1f}", "never", {name: one[len(_FRACTIONS) :] for name, one in worth.items()})
     print("\n".join(lines))
     if _OUT.value is not None:
-        write_atomically(pathlib.Path(_OUT.value), "\n".join([*_head(), *lines]) + "\n")
+        _write(lines)
 
 
 def _worth(row: Row, seed: int) -> np.ndarray:
@@ -134,12 +132,11 @@ def _table(titles: Sequence[str], form: str, infinite: str, rows: Mapping[str, n
     return lines
 
 
-def _head() -> list[str]:
+def _write(lines: list[str]) -> None:
     seeds, long_s, short_s = _SEEDS.value, _LONG_S.value, _SHORT_S.value
     command = f"python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}"
     title, of_each = "What is a policy worth that was taught on other families?", range(100, 100 + seeds)
-    return [
-        *page_head(title, f"`{command}`", ", ".join(map(str, of_each))),
+    about = [
         f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
         "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`: its likeliest",
         "placement, and the best of 64. *list* is `learned_list`: its first placement, which is by a rule written by",
@@ -149,6 +146,7 @@ def _head() -> list[str]:
         "*Plain search there* are the seconds until the long search was there; *never* where one seed never was.",
         "",
     ]
+    write_page(_OUT.value, title, f"`{command}`", ", ".join(map(str, of_each)), [*about, *lines])
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from tf_placer.search.methods import methods as methods
 from tf_placer.search.recorder import SearchResult as SearchResult
 from tf_placer.search.search import search as search
 from tf_placer.transform.split.split_batch import split as split
-from tf_placer.workers.connection import attach as attach
-from tf_placer.workers.connection import session_target as session_target
+from tf_placer.workers.local_workers import attach as attach
+from tf_placer.workers.local_workers import session_target as session_target
 
 __version__: str

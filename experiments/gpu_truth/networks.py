@@ -14,13 +14,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from experiments.gpu_truth.rows import FOLDER, Row
+from experiments.gpu_truth.rows import FOLDER, Row, op_view
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.device import Device
 from tf_placer.costs.analytic import op_views, run_time_ns
 from tf_placer.costs.formulas import OpView, Work, WorkClass, work_of
 from tf_placer.graph.item import Item
-from tf_placer.graph.program import tensor_bytes
 from tf_placer.graph.sizes import OutputSpec
 from tf_placer.workloads.convolutional import with_fused_batch_normalization
 from tf_placer.workloads.spec import begin, image_batch, keras_step
@@ -86,18 +85,11 @@ def described_op(op: OpView) -> str:
 
 
 def _described_view(text: str) -> OpView:
-    op_type, inputs, outputs, integers, flags = json.loads(text)
-    node = tf.compat.v1.NodeDef(name="op", op=op_type)
-    for name, values in integers.items():
-        node.attr[name].list.i.extend(values)
-    for name in flags:
-        node.attr[name].b = True
-    return OpView(node, *(tuple(map(_spec, specs)) for specs in (inputs, outputs)))
-
-
-def _spec(tensor: Sequence[Any]) -> OutputSpec:
-    dtype, shape = tf.as_dtype(tensor[0]), tuple(tensor[1:])
-    return OutputSpec(shape, dtype, tensor_bytes(shape, dtype))
+    op_type, *tensors, integers, flags = json.loads(text)
+    inputs, outputs = (
+        tuple(OutputSpec.of(tuple(shape), tf.as_dtype(dtype)) for dtype, *shape in specs) for specs in tensors
+    )
+    return op_view(op_type, inputs, outputs, integers, flags)
 
 
 def read_networks() -> dict[Network, Kernels]:

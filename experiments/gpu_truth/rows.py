@@ -7,9 +7,9 @@ import dataclasses
 import gzip
 import io
 import json
-import math
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -97,7 +97,7 @@ def kernels_of(row: Row) -> tuple[Work, ...] | None:
     times have the session's call and two transposes in them (``single_convolution``).
     """
     make = _MAKERS.get(row.what)
-    return None if make is None else make(row)
+    return None if make is None else tuple(map(work_of, make(row)))
 
 
 def single_convolution(row: Row) -> Work:
@@ -108,10 +108,26 @@ def single_convolution(row: Row) -> Work:
         outputs = [-(-shape[side] // shape[stride]) for side, _, stride in sides]
     else:
         outputs = [(shape[side] - shape[window]) // shape[stride] + 1 for side, window, stride in sides]
-    return _convolution(shape, outputs, "fwd")
+    return work_of(_convolution(shape, outputs, "fwd"))
 
 
-def _convolutions(row: Row) -> tuple[Work, ...]:
+def op_view(
+    op_type: str,
+    inputs: tuple[OutputSpec, ...],
+    outputs: tuple[OutputSpec, ...],
+    integers: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    flags: Sequence[str] = (),
+) -> OpView:
+    """An op on these tensors, with attributes that are lists of integers and those that are true."""
+    node = tf.compat.v1.NodeDef(name="op", op=op_type)
+    for name, values in integers.items():
+        node.attr[name].list.i.extend(values)
+    for name in flags:
+        node.attr[name].b = True
+    return OpView(node, inputs, outputs)
+
+
+def _convolutions(row: Row) -> list[OpView]:
     shape = row.shape
     outputs = [
         (shape[side] + 2 * shape[padding] - shape[window]) // shape[stride] + 1
@@ -121,30 +137,42 @@ def _convolutions(row: Row) -> tuple[Work, ...]:
     # Nobody asks for the gradient of the images.
     if row.direction == "bwd" and shape["c"] <= _IMAGE_CHANNELS:
         directions = ("bwd_filter",)
-    return tuple(_convolution(shape, outputs, direction) for direction in directions)
+    return [_convolution(shape, outputs, direction) for direction in directions]
 
 
 _IMAGE_CHANNELS = 3
 
 
-def _convolution(shape: Mapping[str, int], outputs: Sequence[int], direction: str) -> Work:
-    x = _spec(shape["n"], shape["h"], shape["w"], shape["c"])
-    y = _spec(shape["n"], *outputs, shape["k"])
-    weights = _spec(shape["r"], shape["s"], shape["c"], shape["k"])
-    sizes = _indices(4)
-    op_type, inputs, result = {
-        "fwd": ("Conv2D", (x, weights), y),
-        "bwd_input": ("Conv2DBackpropInput", (sizes, weights, y), x),
-        "bwd_filter": ("Conv2DBackpropFilter", (x, sizes, y), weights),
+def _convolution(shape: Mapping[str, int], outputs: Sequence[int], direction: str) -> OpView:
+    y, strides = _spec(shape["n"], *outputs, shape["k"]), [shape["sh"], shape["sw"]]
+    return _pass_of("Conv2D", _sides(shape, "nhwc"), _sides(shape, "rsck"), y, direction, strides)
+
+
+def _depthwise(row: Row) -> list[OpView]:
+    shape, stride, window = row.shape, row.shape["sh"], row.shape["r"]
+    side = (shape["h"] + 2 * shape["ph"] - window) // stride + 1
+    weights, y = _spec(window, window, shape["c"], 1), _spec(shape["n"], side, side, shape["c"])
+    x, op_type = _sides(shape, "nhwc"), "DepthwiseConv2dNative"
+    return [_pass_of(op_type, x, weights, y, row.direction, [stride, stride])]
+
+
+def _pass_of(
+    op_type: str, x: OutputSpec, weights: OutputSpec, y: OutputSpec, direction: str, strides: Sequence[int]
+) -> OpView:
+    """The forward pass of a convolution, or the gradient of its images or of its filter."""
+    suffix, inputs, result = {
+        "fwd": ("", (x, weights), y),
+        "bwd_input": ("BackpropInput", (_indices(4), weights, y), x),
+        "bwd_filter": ("BackpropFilter", (x, _indices(4), y), weights),
     }[direction]
-    return _work(op_type, inputs, (result,), strides=[1, shape["sh"], shape["sw"], 1])
+    return op_view(op_type + suffix, inputs, (result,), {"strides": [1, *strides, 1]})
 
 
-def _product(row: Row) -> tuple[Work, ...]:
+def _product(row: Row) -> list[OpView]:
     batch = [row.shape["b"]] if "b" in row.shape else []
     m, n, k = (row.shape[side] for side in "mnk")
     inputs = (_spec(*batch, m, k), _spec(*batch, k, n))
-    return (_work("BatchMatMulV2" if batch else "MatMul", inputs, (_spec(*batch, m, n),)),)
+    return [op_view("BatchMatMulV2" if batch else "MatMul", inputs, (_spec(*batch, m, n),))]
 
 
 # PyTorch has one kernel for gelu; TensorFlow's tanh reads and writes as much.
@@ -152,82 +180,49 @@ _OP_OF_ONE = {"gelu": "Tanh", "neg": "Neg", "relu": "Relu", "tanh": "Tanh", "sof
 _OP_OF_TWO = {"add": "AddV2", "div": "RealDiv", "mul": "Mul"}
 
 
-def _elementwise(row: Row) -> tuple[Work, ...]:
-    name, x = row.shape.get("op", row.what), _matrix(row)
-    is_of_two = name in _OP_OF_TWO
-    return (_work((_OP_OF_TWO if is_of_two else _OP_OF_ONE)[name], (x, x) if is_of_two else (x,), (x,)),)
+def _elementwise(row: Row) -> list[OpView]:
+    name, x = row.shape.get("op", row.what), _sides(row.shape, _MATRIX)
+    return [op_view((_OP_OF_ONE | _OP_OF_TWO)[name], (x,) * (1 + (name in _OP_OF_TWO)), (x,))]
 
 
-def _matrix(row: Row) -> OutputSpec:
-    return _spec(row.shape["rows"], row.shape["cols"])
+def _layer(row: Row, op_type: str, gradient: str, *flags: str) -> list[OpView]:
+    """An op on images that keeps their sizes, or its gradient."""
+    x = _sides(row.shape, "nhwc")
+    is_forward = row.direction == "fwd"
+    return [op_view(op_type if is_forward else gradient, (x,) if is_forward else (x, x), (x,), {}, flags)]
 
 
-def _images(row: Row) -> OutputSpec:
-    return _spec(*(row.shape[side] for side in "nhwc"))
-
-
-def _batch_normalization(row: Row) -> tuple[Work, ...]:
-    x = _images(row)
+def _max_pool(row: Row) -> list[OpView]:
+    x, y = _sides(row.shape, "nhwc"), _sides(row.shape, ("n", "oh", "ow", "c"))
+    windows = {"ksize": row.shape["k"], "strides": row.shape["st"]}
+    integers = {name: [1, size, size, 1] for name, size in windows.items()}
     if row.direction == "fwd":
-        return (_work("FusedBatchNormV3", (x,), (x,), is_training=True),)
-    return (_work("FusedBatchNormGradV3", (x, x), (x,), is_training=True),)
-
-
-def _relu(row: Row) -> tuple[Work, ...]:
-    x = _images(row)
-    return (_work("Relu", (x,), (x,)) if row.direction == "fwd" else _work("ReluGrad", (x, x), (x,)),)
-
-
-def _max_pool(row: Row) -> tuple[Work, ...]:
-    shape, x = row.shape, _images(row)
-    y = _spec(shape["n"], shape["oh"], shape["ow"], shape["c"])
-    window: dict[str, Any] = {name: [1, shape[key], shape[key], 1] for name, key in _WINDOW.items()}
-    if row.direction == "fwd":
-        return (_work("MaxPool", (x,), (y,), **window),)
-    return (_work("MaxPoolGrad", (x, y, y), (x,), **window),)
-
-
-_WINDOW = {"ksize": "k", "strides": "st"}
-
-
-def _depthwise(row: Row) -> tuple[Work, ...]:
-    shape, stride, window = row.shape, row.shape["sh"], row.shape["r"]
-    side = (shape["h"] + 2 * shape["ph"] - window) // stride + 1
-    x, y = _spec(shape["n"], shape["h"], shape["w"], shape["c"]), _spec(shape["n"], side, side, shape["c"])
-    weights = _spec(window, window, shape["c"], 1)
-    op = "DepthwiseConv2dNative"
-    op_type, inputs, result = {
-        "fwd": (op, (x, weights), y),
-        "bwd_input": (f"{op}BackpropInput", (_indices(4), weights, y), x),
-        "bwd_filter": (f"{op}BackpropFilter", (x, _indices(4), y), weights),
-    }[row.direction]
-    return (_work(op_type, inputs, (result,), strides=[1, stride, stride, 1]),)
+        return [op_view("MaxPool", (x,), (y,), integers)]
+    return [op_view("MaxPoolGrad", (x, y, y), (x,), integers)]
 
 
 _OP_OF_REDUCTION = {"sum": "Sum", "mean": "Mean", "max": "Max", "argmax": "ArgMax"}
 
 
-def _reduction(row: Row) -> tuple[Work, ...]:
+def _reduction(row: Row) -> list[OpView]:
     """Of a matrix over its columns (``_last``), its rows (``_first``) or both (``_all``)."""
     name, _, over = row.shape["op"].partition("_")
-    rows, columns = row.shape["rows"], row.shape["cols"]
-    y = {"last": _spec(rows), "first": _spec(columns), "all": _spec()}[over]
-    return (_work(_OP_OF_REDUCTION[name], (_spec(rows, columns), _indices(1)), (y,)),)
+    kept = {"last": ["rows"], "first": ["cols"], "all": []}[over]
+    inputs = (_sides(row.shape, _MATRIX), _indices(1))
+    return [op_view(_OP_OF_REDUCTION[name], inputs, (_sides(row.shape, kept),))]
 
 
-def _rearrangement(row: Row) -> tuple[Work, ...]:
+def _rearrangement(row: Row) -> list[OpView]:
     shape, name = row.shape, row.shape["op"]
     if name == "heads":  # [batch, time, heads, depth] to [batch, heads, time, depth]
-        x, y = (_spec(*(shape[side] for side in sides)) for sides in (_BY_TIME, _BY_HEAD))
-        return (_work("Transpose", (x, _indices(4)), (y,)),)
+        x, y = (_sides(shape, sides) for sides in (("b", "t", "heads", "d"), ("b", "heads", "t", "d")))
+        return [op_view("Transpose", (x, _indices(4)), (y,))]
     if name == "nchw_to_nhwc":
-        x = _spec(shape["n"], shape["c"], shape["h"], shape["h"])
-        y = _spec(shape["n"], shape["h"], shape["h"], shape["c"])
-        return (_work("Transpose", (x, _indices(4)), (y,)),)
+        return [op_view("Transpose", (_sides(shape, "nchh"), _indices(4)), (_sides(shape, "nhhc"),))]
     if name == "concat_channels":
-        x, y = (_spec(shape["n"], shape["h"], shape["h"], c) for c in (shape["c"] // 4, shape["c"]))
-        return (_work("ConcatV2", (x, x, x, x, _indices()), (y,)),)
-    rows, columns, x = shape["rows"], shape["cols"], _matrix(row)
+        x = _spec(shape["n"], shape["h"], shape["h"], shape["c"] // 4)
+        return [op_view("ConcatV2", (x, x, x, x, _indices()), (_sides(shape, "nhhc"),))]
+    rows, columns, x = shape["rows"], shape["cols"], _sides(shape, _MATRIX)
     op_type, inputs, result = {
         "transpose": ("Transpose", (x, _indices(2)), (columns, rows)),
         "concat_last": ("ConcatV2", (x, x, _indices()), (rows, 2 * columns)),
@@ -237,69 +232,54 @@ def _rearrangement(row: Row) -> tuple[Work, ...]:
         "pad_last": ("Pad", (x, _indices(2, 2)), (rows, columns + 2)),
         "tile_first": ("Tile", (x, _indices(2)), (2 * rows, columns)),
     }[name]
-    return (_work(op_type, inputs, (_spec(*result),)),)
+    return [op_view(op_type, inputs, (_spec(*result),))]
 
 
-_BY_TIME, _BY_HEAD = ("b", "t", "heads", "d"), ("b", "heads", "t", "d")
-_OP_OF_RANDOM = {"uniform": "RandomUniform", "normal": "RandomStandardNormal"}
-
-
-def _irregular(row: Row) -> tuple[Work, ...]:
+def _irregular(row: Row) -> list[OpView]:
     """Reads rows of a table, or adds to them where they are, as updates of an embedding do."""
-    shape, table, some = row.shape, _matrix(row), _spec(row.shape["ids"], row.shape["cols"])
+    shape, table = row.shape, _sides(row.shape, _MATRIX)
+    ids, some = _indices(shape["ids"]), _sides(shape, ("ids", "cols"))
     if shape["op"] == "gather":
-        return (_work("GatherV2", (table, _indices(shape["ids"]), _indices()), (some,)),)
-    return (_work("ResourceScatterAdd", (_spec(), _indices(shape["ids"]), some), ()),)
+        return [op_view("GatherV2", (table, ids, _indices()), (some,))]
+    return [op_view("ResourceScatterAdd", (_spec(), ids, some), ())]
 
 
-def _adam(row: Row) -> tuple[Work, ...]:
-    x, factor = _spec(row.shape["size"]), _spec()
-    return (_work("ResourceApplyAdam", (x, x, x, *(factor,) * 6, x), ()),)
+def _random(row: Row) -> list[OpView]:
+    op_type = {"uniform": "RandomUniform", "normal": "RandomStandardNormal"}[row.shape["op"]]
+    return [op_view(op_type, (_indices(2),), (_sides(row.shape, _MATRIX),))]
 
 
-def _momentum(row: Row) -> tuple[Work, ...]:
-    x, factor = _spec(row.shape["size"]), _spec()
-    return (_work("ResourceApplyKerasMomentum", (x, x, factor, x, factor), ()),)
+def _update(row: Row, op_type: str, inputs: str) -> list[OpView]:
+    """The update of a variable; ``inputs`` has an ``x`` for each of its size, and other letters for numbers."""
+    x, number = _spec(row.shape["size"]), _spec()
+    return [op_view(op_type, tuple(x if letter == "x" else number for letter in inputs), ())]
 
 
-_MAKERS = {
+_MAKERS: Mapping[str, Callable[[Row], list[OpView]]] = {
     "conv": _convolutions,
     "depthwise": _depthwise,
-    "gemm": _product,
-    "linear": _product,
-    "bmm": _product,
-    "elementwise": _elementwise,
-    "softmax": _elementwise,
-    "batchnorm": _batch_normalization,
-    "relu": _relu,
+    **dict.fromkeys(("gemm", "linear", "bmm"), _product),
+    **dict.fromkeys(("elementwise", "softmax"), _elementwise),
+    "batchnorm": lambda row: _layer(row, "FusedBatchNormV3", "FusedBatchNormGradV3", "is_training"),
+    "relu": lambda row: _layer(row, "Relu", "ReluGrad"),
     "maxpool": _max_pool,
     "reduction": _reduction,
     "rearrangement": _rearrangement,
-    "random": lambda row: (_work(_OP_OF_RANDOM[row.shape["op"]], (_indices(2),), (_matrix(row),)),),
+    "random": _random,
     "irregular": _irregular,
-    "adam": _adam,
-    "momentum": _momentum,
+    "adam": lambda row: _update(row, "ResourceApplyAdam", "xxx......x"),
+    "momentum": lambda row: _update(row, "ResourceApplyKerasMomentum", "xx.x."),
 }
+_MATRIX = ("rows", "cols")
 
 
-def _spec(*shape: int, dtype: tf.DType = tf.float32) -> OutputSpec:
-    return OutputSpec(shape, dtype, math.prod(shape) * dtype.size)
+def _sides(shape: Mapping[str, int], names: Iterable[str]) -> OutputSpec:
+    return _spec(*(shape[name] for name in names))
+
+
+def _spec(*shape: int) -> OutputSpec:
+    return OutputSpec.of(shape, tf.float32)
 
 
 def _indices(*shape: int) -> OutputSpec:
-    return _spec(*shape, dtype=tf.int32)
-
-
-def _work(
-    op_type: str,
-    inputs: tuple[OutputSpec, ...],
-    outputs: tuple[OutputSpec, ...],
-    is_training: bool | None = None,
-    **of_integers: Sequence[int],
-) -> Work:
-    node = tf.compat.v1.NodeDef(name="op", op=op_type)
-    for name, value in of_integers.items():
-        node.attr[name].list.i.extend(value)
-    if is_training is not None:
-        node.attr["is_training"].b = is_training
-    return work_of(OpView(node, inputs, outputs))
+    return OutputSpec.of(shape, tf.int32)

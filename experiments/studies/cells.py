@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.studies.observed import Point, Seen, best_at, curve_of, observed
+from experiments.studies.observed import Point, Seen, curve_of, observed
 from experiments.studies.study import (
     DATA_PARALLEL,
     IN_PARTS,
@@ -82,23 +82,19 @@ class Cell:
         return [Point(int(evaluations), *rest) for evaluations, *rest in self.curve]
 
     def best_at(self, evaluations: int) -> float:
-        """The fastest step after at least so many evaluations: infinite where nothing fits, nan where not run."""
-        return math.nan if self.status == NOT_RUN else best_at(self.points, evaluations)
+        """The fastest step at the first point with at least so many evaluations; at the end where there is none.
+
+        Never less than that many are counted, so who is compared with it is not flattered. Infinite where nothing fits,
+        nan where not run.
+        """
+        if self.status == NOT_RUN:
+            return math.nan
+        points = [point for point in self.points if point.evaluations >= evaluations] or self.points[-1:]
+        return points[0].best_s if points and not math.isnan(points[0].best_s) else math.inf
 
     def reaches(self, target_s: float) -> Point | None:
         """The first point that is as fast as a step time; None where none is."""
         return next((point for point in self.points if point.best_s <= target_s), None)
-
-
-@dataclasses.dataclass(frozen=True)
-class FilledInParts:
-    """A problem whose batch is in parts."""
-
-    ops: int
-    units: int
-    bound_s: float  # no placement of it is faster
-    data_parallel_s: float  # each accelerator computes its part; infinite where it does not fit
-    stayed_whole: tuple[str, ...]  # sentences on ops that work on examples and are not in parts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +113,10 @@ class Filled:
     # none the fastest plan that costs nothing.
     reference: str = ""
     reference_s: float = math.nan
-    in_parts: FilledInParts | None = None  # the program with its batch in the row's parts, if any
+    # Of the program with its batch in the row's parts, nan where there are none: no placement is faster; each
+    # accelerator computes its part, infinite where that does not fit.
+    bound_in_parts_s: float = math.nan
+    data_parallel_s: float = math.nan
 
     def times_s(self, name: str) -> tuple[float, ...]:
         """Step times of a candidate, ``ONE_ACCELERATOR`` or ``DATA_PARALLEL``.
@@ -127,7 +126,7 @@ class Filled:
         if name == ONE_ACCELERATOR:
             return (self.one_accelerator_s,)
         if name == DATA_PARALLEL:
-            return (math.nan if self.in_parts is None else self.in_parts.data_parallel_s,)
+            return (self.data_parallel_s,)
         return tuple(cell.runtime_s for cell in self.cells.get(name, ()))
 
     @property
@@ -170,7 +169,7 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
         filled = dataclasses.replace(filled, reference=reference.method, reference_s=reference.runtime_s)
         told += f"; {reference.method} takes {reference.runtime_s:.4f} s"
     if split is not None:
-        filled = dataclasses.replace(filled, in_parts=_filled_in_parts(split))
+        filled = _with_parts(filled, split)
         told += f"; in {row.parts} parts {split.problem.num_ops} in {split.problem.num_units}"
     print(told, flush=True)
     is_decided = False  # what of a batch in parts stays whole
@@ -183,7 +182,7 @@ def _filled(study: Study, row: Row, place: str, folder: pathlib.Path) -> Iterato
             if best is not None and not is_decided:  # by the best of the whole, which come first
                 split = split.where_it_pays(best.runtime_s)
                 begun[IN_PARTS] = split.problem, None if study.is_table else _reference(split.problem)
-                filled, is_decided = dataclasses.replace(filled, in_parts=_filled_in_parts(split)), True
+                filled, is_decided = _with_parts(filled, split), True
             whole = None if best is None else Placement(problem, np.array(best.devices, np.int32))
             start = np.stack([one.device_of_unit for one in split.starts([] if whole is None else [whole])])
         seeds = one.seeds_of(study.seeds)
@@ -200,11 +199,11 @@ def _in_parts(item: Item, whole: Problem, parts: int) -> Form:
     return split_form(program, VARIANTS[IN_PARTS](program.item, whole.cluster), Form(whole, item))
 
 
-def _filled_in_parts(split: Form) -> FilledInParts:
-    problem, data_parallel_s = split.problem, data_parallel_row(split.all_in_parts or split).simulated_s
+def _with_parts(filled: Filled, split: Form) -> Filled:
+    bound_s = lower_bounds(split.problem).best_s
+    data_parallel_s = data_parallel_row(split.all_in_parts or split).simulated_s
     data_parallel_s = math.inf if data_parallel_s is None else data_parallel_s
-    bound_s = lower_bounds(problem).best_s
-    return FilledInParts(problem.num_ops, problem.num_units, bound_s, data_parallel_s, split.stayed_whole)
+    return dataclasses.replace(filled, bound_in_parts_s=bound_s, data_parallel_s=data_parallel_s)
 
 
 def _best_of_whole(study: Study, filled: Filled) -> Cell | None:
@@ -307,17 +306,19 @@ def _searched(
         return Cell(NOT_RUN, message=str(error))
     if result.interrupted:
         raise KeyboardInterrupt
+    runtime_s, peak_bytes = result.runtime_s, max(result.peak_bytes.values())
+    fused = fastest_clusters(item, result.placement) if one.fused else None
+    if fused is not None and fused.simulated_s is not None and fused.simulated_s < runtime_s:
+        runtime_s, peak_bytes = fused.simulated_s, max(fused.peak_bytes.values())
     cell = Cell(
         status=OK,
-        runtime_s=result.runtime_s,
-        peak_bytes=max(result.peak_bytes.values()),
-        evaluations=result.evaluations,
+        runtime_s=runtime_s,
+        peak_bytes=peak_bytes,
+        evaluations=result.evaluations + (len(RULES) if one.fused else 0),
         search_s=result.search_s,
         capped=result.search_s >= study.cap_s,
         devices=result.placement.device_of_unit.tolist(),
     )
-    if one.fused:
-        cell = _fused(cell, item, result.placement)
     if reference is None:
         return cell
     history = result.history if seen is None else seen.history
@@ -325,18 +326,9 @@ def _searched(
     return cell if seen is None else _learned(cell, seen, study.window)
 
 
-def _fused(cell: Cell, item: Item, plan: Placement) -> Cell:
-    """The cell with the clusters of the rule that is fastest on its plan, if any is faster than none."""
-    cell = dataclasses.replace(cell, evaluations=cell.evaluations + len(RULES))
-    found = fastest_clusters(item, plan)
-    if found is None or found.simulated_s is None or found.simulated_s >= cell.runtime_s:
-        return cell
-    return dataclasses.replace(cell, runtime_s=found.simulated_s, peak_bytes=max(found.peak_bytes.values()))
-
-
 def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
     """Cell with what was seen of the learner, without its beginning."""
-    first, last = seen.first(window), seen.last(window)
+    (first_best_s, first_mean_s), (_, last_mean_s) = seen.first(window), seen.last(window)
     fits = math.isfinite(seen.best_s)
     return dataclasses.replace(
         cell,
@@ -344,9 +336,9 @@ def _learned(cell: Cell, seen: Seen, window: int) -> Cell:
         runtime_s=seen.best_s if fits else math.inf,
         message="" if fits else "nothing that it drew fits",
         updates=seen.updates,
-        first_best_s=first.best_s,
-        first_mean_s=first.mean_s,
-        last_mean_s=last.mean_s,
+        first_best_s=first_best_s,
+        first_mean_s=first_mean_s,
+        last_mean_s=last_mean_s,
         entropy=[list(pair) for pair in seen.entropy],
     )
 

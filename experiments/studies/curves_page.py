@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, Cell, Filled
-from experiments.studies.formats import csv_text, header, line, machine_lines, png
+from experiments.studies.formats import csv_text, figure, header, line, machine_lines, png
 from experiments.studies.study import Candidate, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.base.method_spec import Kind, Role
@@ -165,9 +165,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _fraction(value: float) -> str:
-    if math.isnan(value):
-        return "-"
-    return "OOM" if math.isinf(value) else f"{value:.3f}"
+    return figure(value, ".3f")
 
 
 def searches_csv(study: Study, rows: Sequence[Filled]) -> str:

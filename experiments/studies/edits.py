@@ -6,6 +6,7 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
 import tensorflow as tf
 
 import tf_placer
@@ -132,10 +133,8 @@ def scores(weights: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 def told_apart(score: np.ndarray, is_gain: np.ndarray) -> float:
     """Area under the ROC curve: how probably, of two moves, one that gained scores higher (a tie counts half)."""
-    _, place, count = np.unique(score, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(count) - (count - 1) / 2)[place]
-    gains = int(is_gain.sum())
-    return float((rank[is_gain].sum() - gains * (gains + 1) / 2) / (gains * (len(score) - gains)))
+    gains, others = score[is_gain], score[~is_gain]
+    return float(scipy.stats.mannwhitneyu(gains, others).statistic / (len(gains) * len(others)))
 
 
 def _training_step(layers: list[tuple[tf.Variable, tf.Variable]]) -> tf.types.experimental.GenericFunction:

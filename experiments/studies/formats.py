@@ -1,17 +1,25 @@
-"""Lines of Markdown tables, CSV text and PNG bytes, and the lines of a page that name the machine and the day."""
+"""Formats of experiments: their descriptions as TOML, pages as Markdown, tables as CSV, pictures as PNG."""
 
 from __future__ import annotations
 
 import csv
 import datetime
 import io
+import math
 import os
+import pathlib
 import platform
-from collections.abc import Mapping, Sequence
-from typing import Any
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import tensorflow as tf
 from matplotlib.figure import Figure
+
+from tf_placer.base.arguments import InputError
+from tf_placer.base.files import write_atomically
+
+_Made = TypeVar("_Made")
 
 
 def line(*cells: str) -> str:
@@ -22,6 +30,13 @@ def line(*cells: str) -> str:
 def header(*names: str) -> list[str]:
     """The first two lines of a Markdown table."""
     return [line(*names), line(*("---" for _ in names))]
+
+
+def figure(value: float, form: str) -> str:
+    """A number on a page: OOM for an infinite one, where nothing fits, "-" for nan, where there is none."""
+    if math.isnan(value):
+        return "-"
+    return "OOM" if math.isinf(value) else format(value, form)
 
 
 def csv_text(records: Sequence[Mapping[str, Any]]) -> str:
@@ -55,6 +70,23 @@ def machine_lines() -> list[str]:
     ]
 
 
-def page_head(title: str, command: str, seed: object) -> list[str]:
-    """The first lines of a page of results, with an empty one behind."""
-    return [f"# {title}", "", f"- Command: {command}", f"- Seed: {seed}", *machine_lines(), ""]
+def write_page(out: str, title: str, command: str, seed: object, lines: Iterable[str]) -> None:
+    """Writes a page of results, which begins with the lines that all of them have."""
+    head = [f"# {title}", "", f"- Command: {command}", f"- Seed: {seed}", *machine_lines(), ""]
+    write_atomically(pathlib.Path(out), "\n".join([*head, *lines]) + "\n")
+
+
+def read_toml(path: pathlib.Path, made_of: Callable[[dict[str, Any]], _Made]) -> _Made:
+    """Content of a file as ``made_of`` makes it.
+
+    Raises:
+      InputError: it is missing, no TOML, or ``made_of`` refuses it; the message begins with the file.
+    """
+    try:
+        return made_of(tomllib.loads(path.read_text(encoding="utf8")))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; give the file of a table") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: it is no TOML ({' '.join(str(error).split())}); mend it") from None
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,30 +51,13 @@ def curve_of(history: Sequence[HistoryEntry], points: int) -> list[Point]:
     return curve
 
 
-def best_at(curve: Sequence[Point], evaluations: int) -> float:
-    """The fastest step at the first point with at least so many evaluations; at the end where there is none.
-
-    Never less than that many are counted, so who is compared with it is not flattered. Infinite where nothing ran.
-    """
-    point = next((one for one in curve if one.evaluations >= evaluations), curve[-1] if curve else None)
-    return math.inf if point is None or math.isnan(point.best_s) else point.best_s
-
-
-@dataclasses.dataclass(frozen=True)
-class Window:
-    """Some samples."""
-
-    best_s: float  # their fastest step, infinite where none ran
-    mean_s: float  # the mean of those that ran, nan where none did
-
-
 @dataclasses.dataclass
 class Seen:
     """Samples of one learner. The start of a search, and so its own best so far, is not among them."""
 
     most: float = math.inf  # samples that count; what an update has beyond them does not
     history: list[HistoryEntry] = dataclasses.field(default_factory=list)  # an entry for each update
-    least_s: list[float] = dataclasses.field(default_factory=list)  # the fastest of each, inf where none ran
+    ran_s: list[np.ndarray] = dataclasses.field(default_factory=list)  # steps of the samples of each that ran
     # Pairs of samples so far, and the policy's mean entropy of a decision in nats, if the learner tells.
     entropy: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     begin_s: float = dataclasses.field(default_factory=time.monotonic)  # on the monotonic clock
@@ -97,41 +80,33 @@ class Seen:
     def add(self, runtime_s: np.ndarray, valid: np.ndarray) -> None:
         """Takes in what an update was given: [B] step times, and [B] bool which of them ran."""
         count = int(min(len(runtime_s), self.most - self.samples))
-        ran = np.asarray(runtime_s, np.float64)[:count][np.asarray(valid, bool)[:count]]
-        least_s = float(ran.min()) if len(ran) else math.inf
-        self.least_s.append(least_s)
-        best_s = min(self.least_s)
+        ran_s = np.asarray(runtime_s, np.float64)[:count][np.asarray(valid, bool)[:count]]
+        self.ran_s.append(ran_s)
         self.history.append(
             HistoryEntry(
                 evaluations=self.samples + count,
                 elapsed_s=time.monotonic() - self.begin_s,
-                best_s=best_s if math.isfinite(best_s) else math.nan,
-                mean_s=float(ran.mean()) if len(ran) else math.nan,
-                failed=count - len(ran),
+                best_s=float(np.fmin.reduce(ran_s, initial=self.best_s)),
+                mean_s=float(ran_s.mean()) if len(ran_s) else math.nan,
+                failed=count - len(ran_s),
             )
         )
 
-    def first(self, window: int) -> Window:
-        """The first updates that together have at least ``window`` samples."""
-        return self._window(range(self.updates), window)
+    def first(self, window: int) -> tuple[float, float]:
+        """Fastest and mean step, of the first updates that together have at least ``window`` samples.
 
-    def last(self, window: int) -> Window:
-        """The last ones."""
-        return self._window(range(self.updates - 1, -1, -1), window)
+        Of the samples that ran; infinite and nan where none did.
+        """
+        return self._best_and_mean_s(window, 1)
 
-    def _window(self, order: Iterable[int], window: int) -> Window:
-        best_s, sum_s, ran, samples = math.inf, 0.0, 0, 0
-        for update in order:
-            if samples >= window:
-                break
-            entry = self.history[update]
-            count = entry.evaluations - (self.history[update - 1].evaluations if update else 0)
-            best_s = min(best_s, self.least_s[update])
-            if count > entry.failed:
-                sum_s += (count - entry.failed) * entry.mean_s
-            ran += count - entry.failed
-            samples += count
-        return Window(best_s, sum_s / ran if ran else math.nan)
+    def last(self, window: int) -> tuple[float, float]:
+        """The same of the last updates."""
+        return self._best_and_mean_s(window, -1)
+
+    def _best_and_mean_s(self, window: int, step: int) -> tuple[float, float]:
+        samples = np.diff([entry.evaluations for entry in self.history], prepend=0)[::step].cumsum()
+        ran_s = np.concatenate([[], *self.ran_s[::step][: np.searchsorted(samples, window) + 1]])
+        return float(ran_s.min(initial=math.inf)), float(ran_s.mean()) if len(ran_s) else math.nan
 
 
 def observed(spec: MethodSpec, evaluations: int) -> tuple[MethodSpec, Seen]:

@@ -72,7 +72,8 @@ class RandomStep:
                 for number, name in enumerate(self.layers):
                     h = LAYERS[name](self, h, number)
                 logits = tf.reduce_mean(h, axis=1) @ self.weight(WIDTH, WIDTH)
-                loss = LOSSES[self.loss](logits, labels)
+                losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+                loss = LOSSES[self.loss](losses, labels)
             gradients = tape.gradient(loss, self.variables)
             used = [(g, v) for g, v in zip(gradients, self.variables, strict=True) if g is not None]
             UPDATES[self.update](self, used)
@@ -171,21 +172,16 @@ LAYERS: dict[str, Callable[[RandomStep, tf.Tensor, int], tf.Tensor]] = {
 }
 
 
-def _entropy(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-
-
-def _weighted(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+def _weighted(losses: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     weights = tf.cast(labels, tf.float32) + 0.5
-    return tf.reduce_sum(_entropy(logits, labels) * weights) / tf.reduce_sum(weights)
+    return tf.reduce_sum(losses * weights) / tf.reduce_sum(weights)
 
 
+# Of each example's loss and label.
 LOSSES: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
-    "mean": lambda logits, labels: tf.reduce_mean(_entropy(logits, labels)),
-    "sum": lambda logits, labels: tf.reduce_sum(_entropy(logits, labels)),
-    "by_batch": lambda logits, labels: (
-        tf.reduce_sum(_entropy(logits, labels)) / tf.cast(tf.shape(labels)[0], tf.float32)
-    ),
+    "mean": lambda losses, labels: tf.reduce_mean(losses),
+    "sum": lambda losses, labels: tf.reduce_sum(losses),
+    "by_batch": lambda losses, labels: tf.reduce_sum(losses) / tf.cast(tf.shape(labels)[0], tf.float32),
     "weighted": _weighted,
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 from annotated_types import Ge, Gt
 
 from colocation.units import attach_constants, default_groups, form_units, single_consumer
-from experiments.studies.toml_file import read_toml
+from experiments.studies.formats import read_toml
 from tf_placer import workloads
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, Text, fit

@@ -12,10 +12,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.studies.cells import NOT_RUN, OK, OUT_OF_MEMORY, Filled
-from experiments.studies.formats import csv_text, header, line, png
+from experiments.studies.formats import csv_text, figure, header, line, png
 from experiments.studies.study import DATA_PARALLEL, IN_PARTS, ONE_ACCELERATOR, Study
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
@@ -166,10 +167,8 @@ def mean_s(times_s: tuple[float, ...]) -> float:
 
 
 def seconds(value: float) -> str:
-    """A step time with four digits, OOM where nothing fits, "-" where there is none."""
-    if math.isnan(value):
-        return "-"
-    return "OOM" if math.isinf(value) else f"{value:.4g}"
+    """A step time with four digits."""
+    return figure(value, ".4g")
 
 
 def _names(study: Study) -> tuple[str, ...]:
@@ -188,15 +187,15 @@ def _parts_beside_the_whole(study: Study, rows: Sequence[Filled]) -> list[str]:
 
     lines = header(*_PARTS_COLUMNS)
     for filled in rows:
-        if filled.in_parts is None:
+        if math.isnan(filled.bound_in_parts_s):
             continue
-        one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.in_parts.data_parallel_s
+        one, data_parallel = mean_s(filled.times_s(ONE_ACCELERATOR)), filled.data_parallel_s
         whole, in_parts = best_s(filled, False), best_s(filled, True)
         better = min(data_parallel, whole)
         ratio = f"{in_parts / better:.3f}" if math.isfinite(better) and math.isfinite(in_parts) else "-"
         times = [seconds(value) for value in (one, data_parallel, whole, in_parts)]
-        bound = seconds(filled.in_parts.bound_s)
-        lines.append(line(filled.row.name, str(filled.row.parts), *times, ratio, bound))
+        times_and_bound = [*times, ratio, seconds(filled.bound_in_parts_s)]
+        lines.append(line(filled.row.name, str(filled.row.parts), *times_and_bound))
     return lines
 
 
@@ -223,8 +222,8 @@ def _overview(study: Study, rows: Sequence[Filled]) -> list[str]:
         capped = {name for name, cells in filled.cells.items() if any(cell.capped for cell in cells)}
         cells = [_fraction(filled, name) + (" †" if name in capped else "") for name in names]
         # The best known may be of either form that was placed, so a bound on it is the lesser of theirs.
-        bounds_s = [filled.bound_s, *([filled.in_parts.bound_s] if filled.in_parts is not None else [])]
-        best, bound = seconds(filled.best_known_s), seconds(min(bounds_s))
+        bound_s = float(np.fmin(filled.bound_s, filled.bound_in_parts_s))
+        best, bound = seconds(filled.best_known_s), seconds(bound_s)
         lines.append(line(filled.row.name, str(filled.ops), best, bound, *cells))
     return lines
 
@@ -282,7 +281,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
     times, cells, column = filled.times_s(name), filled.cells.get(name, ()), study.published_as.get(name, "")
     fit, mean = [t for t in times if math.isfinite(t)], mean_s(times)
     in_parts = {DATA_PARALLEL, *(one.name for one in study.candidates if one.variant == IN_PARTS)}
-    of = filled if filled.in_parts is None or name not in in_parts else filled.in_parts
+    bound_s = filled.bound_in_parts_s if name in in_parts else math.nan
     return {
         "workload": filled.row.workload,
         "cluster": filled.row.cluster,
@@ -293,7 +292,7 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
         "spread_s": statistics.stdev(fit) if len(fit) > 1 else math.nan,
         "best_s": min(fit, default=math.nan),
         "of_best_known": mean / filled.best_known_s if fit else math.nan,
-        "lower_bound_s": of.bound_s,
+        "lower_bound_s": filled.bound_s if math.isnan(bound_s) else bound_s,
         "peak_bytes": max((cell.peak_bytes for cell in cells), default=0) or math.nan,
         "evaluations": max((cell.evaluations for cell in cells), default=0) or math.nan,
         "capped": any(cell.capped for cell in cells),
@@ -305,4 +304,4 @@ def _record(study: Study, filled: Filled, name: str) -> dict[str, Any]:
 
 def _fraction(filled: Filled, name: str) -> str:
     mean = mean_s(filled.times_s(name))
-    return f"{mean / filled.best_known_s:.3f}" if math.isfinite(mean) else seconds(mean)
+    return figure(mean / filled.best_known_s if math.isfinite(mean) else mean, ".3f")

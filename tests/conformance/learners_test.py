@@ -66,7 +66,7 @@ def gain(spec: MethodSpec, config: Any, evaluations: int, shuffled: bool) -> flo
         proposal = learner.propose()
         seen.add(*simulate(proposal.placements))
         learner.learn(proposal.actions, *map(tf.constant, told(proposal.placements)))
-    first_s, last_s = seen.first(WINDOW).mean_s, seen.last(WINDOW).mean_s
+    (_, first_s), (_, last_s) = seen.first(WINDOW), seen.last(WINDOW)
     return (first_s - last_s) / (first_s - OPTIMUM_S)
 
 

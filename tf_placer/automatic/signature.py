@@ -49,7 +49,7 @@ from tf_placer.runtime.timing import OtherLoad, clearly_slower
 from tf_placer.transform import AUTO
 from tf_placer.transform.fusion import check_clusters
 from tf_placer.transform.split.split_batch import split_program
-from tf_placer.workers.connection import check_attachable, import_meanwhile, names_here
+from tf_placer.workers.local_workers import check_attachable, import_meanwhile, names_here
 
 WARMUP_STEPS = 2
 TIMED_STEPS = 9  # eight of them faster is clear

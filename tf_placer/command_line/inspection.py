@@ -29,7 +29,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import doubts, headline
 from tf_placer.search.memory import MOST_EXAMPLES, device_peaks, largest_batches, room_needed
-from tf_placer.workers.connection import import_meanwhile
+from tf_placer.workers.local_workers import import_meanwhile
 
 _TURNS = 20
 _COSTLIEST, _UNMEASURED, _LISTED = 10, 5, 8

@@ -42,8 +42,7 @@ from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.saved_model import plans_in
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, WHOLE
-from tf_placer.workers.connection import import_meanwhile
-from tf_placer.workers.local_workers import workers_of
+from tf_placer.workers.local_workers import import_meanwhile, workers_of
 
 Finish = Callable[[Outcome], object]
 

@@ -12,7 +12,7 @@ import os
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -152,19 +152,6 @@ def _checksum(content: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(content, sort_keys=True).encode())
 
 
-@runtime_checkable
-class MeasuresAtOnce(Protocol):
-    """An evaluator of several plans at once, with times relative to a reference plan's."""
-
-    reference: Decisions  # one row
-
-    def relative_to(self, level_s: float) -> None:
-        """Sets the seconds of the reference plan."""
-
-    def evaluate_each(self, plans: Decisions) -> Iterator[tuple[int, Measurement]]:
-        """Yields position and measurement of each plan as soon as possible."""
-
-
 class JournaledEvaluator(contextlib.AbstractContextManager["JournaledEvaluator"]):
     """Looks a placement up in a ``Journal``, and measures only new ones.
 
@@ -172,10 +159,11 @@ class JournaledEvaluator(contextlib.AbstractContextManager["JournaledEvaluator"]
             measurement = evaluator.evaluate(device_of_unit)  # [B, U] -> [B]
 
     Each placement is on the disk before the next one is measured, or before the next answer of an evaluator that
-    measures several at once. For such an evaluator the reference plan is the first record, and its recorded time is the
-    unit of all times, also in later processes. A repeated placement gets its first answer again, whether in the same
-    batch, later or in a later process: equal samples of a policy cost nothing, and carry no news about noise. So do
-    failures: delete the line of a record to have its placement measured again.
+    measures several at once. For such an evaluator (``FleetEvaluator``: ``reference``, ``relative_to``,
+    ``evaluate_each``) the reference plan is the first record, and its recorded time is the unit of all times, also in
+    later processes. A repeated placement gets its first answer again, whether in the same batch, later or in a later
+    process: equal samples of a policy cost nothing, and carry no news about noise. So do failures: delete the line of a
+    record to have its placement measured again.
     """
 
     def __init__(self, evaluator: Evaluator, path: str | os.PathLike[str]) -> None:
@@ -223,21 +211,20 @@ class JournaledEvaluator(contextlib.AbstractContextManager["JournaledEvaluator"]
 
     def _measure(self, missing: dict[str, Decisions]) -> None:
         """Measures and records plans, given by digest; the reference plan, where there is one, comes first."""
-        if isinstance(self._evaluator, MeasuresAtOnce):
-            reference = self._evaluator.reference
-            digest = reference.digest(0, self.problem)
-            if digest not in self._journal.records:
-                self._record({digest: reference}, self._evaluator.evaluate_each(reference))
-            record = self._journal.records[digest]
-            if record.runtime_s is not None:
-                self._evaluator.relative_to(record.runtime_s)
-            missing = {key: plan for key, plan in missing.items() if key != digest}
-            if missing:
-                plans = Decisions.joined(list(missing.values()))
-                self._record(missing, self._evaluator.evaluate_each(plans))
+        evaluator: Any = self._evaluator
+        if not hasattr(evaluator, "evaluate_each"):
+            self._record(missing, enumerate(evaluator.evaluate(plan.plain) for plan in missing.values()))
             return
-        one_by_one = (self._evaluator.evaluate(plan.plain) for plan in missing.values())
-        self._record(missing, enumerate(one_by_one))
+        reference: Decisions = evaluator.reference
+        digest = reference.digest(0, self.problem)
+        if digest not in self._journal.records:
+            self._record({digest: reference}, evaluator.evaluate_each(reference))
+        record = self._journal.records[digest]
+        if record.runtime_s is not None:
+            evaluator.relative_to(record.runtime_s)
+        missing = {key: plan for key, plan in missing.items() if key != digest}
+        if missing:
+            self._record(missing, evaluator.evaluate_each(Decisions.joined(list(missing.values()))))
 
     def _record(self, plans: dict[str, Decisions], answers: Iterator[tuple[int, Measurement]]) -> None:
         digests = list(plans)

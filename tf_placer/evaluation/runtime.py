@@ -42,10 +42,10 @@ from tf_placer.runtime.audit import (
     written_order,
 )
 from tf_placer.runtime.graph_program import (
+    EMPTY_PROGRAM,
     GraphProgram,
     LoadedProgram,
     build_program,
-    empty_program,
     open_program,
     process_session_config,
     session_config,
@@ -293,7 +293,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
         def run(target: str) -> Attempt[list[list[float]]]:
             with (
                 open_program(target, unplaced, deadline_s, process_session_config) as loaded,
-                open_program(target, empty_program(), deadline_s) as empty,
+                open_program(target, EMPTY_PROGRAM, deadline_s) as empty,
             ):
                 loaded.step()  # what fails here is not a placement's fault
                 return self._race(programs, rounds, confidence, (loaded.step, empty.step))

@@ -31,6 +31,8 @@ from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.version import VERSION
 from tf_placer.workers.local_workers import WorkerError
 
+REFERENCE_EVERY = 10  # plans between two measurements of the reference plan
+RECYCLE_AFTER = 100  # plans after which worker processes are replaced, so that nothing piles up
 _REFERENCE_ATTEMPTS = 3
 _KEEP = 0.5  # weight of the earlier baseline in the moving average
 
@@ -111,14 +113,6 @@ class Reply:
     error: str = ""  # one line where the machine could not measure at all
 
 
-@dataclasses.dataclass(frozen=True)
-class MachineConfig:
-    """Settings of a machine."""
-
-    reference_every: int = 10  # plans between two measurements of the reference plan
-    recycle_after: int = 100  # plans after which worker processes are replaced, so that nothing piles up
-
-
 @dataclasses.dataclass(eq=False)
 class _Loaded:
     """A program on this machine."""
@@ -138,14 +132,12 @@ class Machine:
     each controller has in ColocRL (Mirhoseini et al. 2017, section 3.1).
     """
 
-    def __init__(self, cores: int | None, config: MachineConfig = MachineConfig()) -> None:
+    def __init__(self, cores: int | None) -> None:
         """Describes the machine; nothing is started.
 
-        Args:
-          cores: number of CPU workers; None for this machine's GPUs and host.
-          config: settings.
+        ``cores`` is the number of CPU workers, None for this machine's GPUs and host.
         """
-        self._cores, self._config = cores, config
+        self._cores = cores
         self._loaded: dict[str, _Loaded] = {}
         self._plans = 0  # since the child processes were replaced
 
@@ -171,7 +163,7 @@ class Machine:
                 measurement = loaded.evaluator.evaluate(trial.plan.plain)
                 loaded.plans += 1
                 self._plans += 1
-                if self._plans >= self._config.recycle_after:
+                if self._plans >= RECYCLE_AFTER:
                     loaded.evaluator.close()  # the next plan starts fresh processes
                     self._plans = 0
         except (InputError, WorkerError) as error:
@@ -214,7 +206,7 @@ class Machine:
         if loaded.reference_s is None:
             timed_s()  # new processes are slow for a moment
             loaded.reference_s = timed_s()
-        elif loaded.plans >= self._config.reference_every:
+        elif loaded.plans >= REFERENCE_EVERY:
             loaded.reference_s = _KEEP * loaded.reference_s + (1 - _KEEP) * timed_s()
             loaded.plans = 0
         return loaded.reference_s

@@ -20,20 +20,13 @@ from tf_placer.problem.placement import PlanFile
 from tf_placer.rewrite.functions import call_of
 from tf_placer.rewrite.saved_model import PLANS
 from tf_placer.rewrite.variables import move_to_devices
-from tf_placer.workers.connection import attach, present_devices
-
-
-def saved_devices(model: SavedModel) -> tuple[str, ...]:
-    """Devices that the model names, sorted; full names where type and index are given."""
-    return tuple(
-        sorted({completed(proto.device, str(model.path)) for proto in _with_device(model) if proto.device})
-    )
+from tf_placer.workers.local_workers import attach, present_devices
 
 
 def rename_saved_devices(model: SavedModel, name_of: Mapping[str, str]) -> None:
     """Writes other devices into ``model``, all at once, so that two may change places; others stay.
 
-    The keys of ``name_of`` are devices as ``saved_devices`` names them.
+    The keys of ``name_of`` are devices as ``completed`` names them.
     """
     for message in _with_device(model):
         if message.device:
@@ -131,7 +124,8 @@ def _checked(model: SavedModel, devices: Mapping[str, str]) -> dict[str, str]:
         name_of = {full_device_name(planned): full_device_name(device) for planned, device in devices.items()}
     except InputError as error:
         raise InputError(f"devices: {error}") from None
-    in_model = saved_devices(model)
+    source = str(model.path)
+    in_model = sorted({completed(proto.device, source) for proto in _with_device(model) if proto.device})
     name_of = _of_local_workers(model, [name for name in in_model if name not in name_of]) | name_of
     present = present_devices()
     for planned, device in name_of.items():

@@ -38,7 +38,7 @@ from tf_placer.rewrite.variables import (
     variables_of_handles,
 )
 from tf_placer.transform.fusion import PREFIX, check_clusters
-from tf_placer.workers.connection import attach, is_attached
+from tf_placer.workers.local_workers import attach, is_attached
 
 
 def with_host_ops_here(item: Item, device_of_op: Mapping[str, str]) -> Mapping[str, str]:

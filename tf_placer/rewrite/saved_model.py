@@ -37,6 +37,7 @@ from tf_placer.graph.program import (
 from tf_placer.graph.read_graph import FILE_NAME, SERVING, InputShapes, SavedModel, read_saved_model
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.rewrite import functions
+from tf_placer.rewrite.placed_function import fits
 from tf_placer.rewrite.rewrite import apply_placement, check_placement, program_of_plan
 
 
@@ -176,10 +177,7 @@ def export_placed(
     ``items`` and ``placements`` have the placed signatures; ``input_shapes`` are those that the items were read with.
     """
     source, model = model, dataclasses.replace(model, proto=copy_of(model.proto))
-    shared = _Shared(model)
-    for name, plan in plans_in(model.path).items():
-        if name not in placements:
-            shared.add(name, plan)
+    plans = {name: plan for name, plan in plans_in(model.path).items() if name not in placements}
     unplaced: dict[str, list[str]] = {}
     of_one_batch: dict[str, str] = {}
     for name, placement in placements.items():
@@ -192,7 +190,8 @@ def export_placed(
             placed, why = _beside_the_whole(source, name, items[name], placement, placed, input_shapes)
             if why:
                 of_one_batch[name] = f"{item.splitting} {why}"
-        shared.add(name, placement.device_names)
+        plans[name] = placement.device_names
+        _check_agreement(source, plans)
         unplaced[name] = _place(model, name, placed, devices, item.splitting is not None)
     with appearing_whole(target) as unfinished:
         try:
@@ -255,33 +254,28 @@ def plans_in(path: str | os.PathLike[str]) -> dict[str, dict[str, str]]:
     }
 
 
-class _Shared:
-    """Parts that several signatures may have in common: there the first plan counts."""
+def _check_agreement(model: SavedModel, plans: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises InputError where signatures are one function, or a plan disagrees with an earlier one.
 
-    def __init__(self, model: SavedModel) -> None:
-        self._model = model
-        self._decided: dict[str, tuple[str, str]] = {}  # main-graph op -> signature, device
-        self._signature_of_body: dict[str, str] = {}
-
-    def add(self, signature: str, devices: Mapping[str, str]) -> None:
-        """Takes in a plan, op name -> device; InputError where an earlier one disagrees or is for the same function."""
-        path, call = self._model.path, functions.call_of(self._model, signature)
-        if call is None:
-            ops = state_of(self._model.meta_graph.graph_def)
-        else:
-            ops = call.handles
-            earlier = self._signature_of_body.setdefault(call.body.signature.name, signature)
-            if earlier != signature:
-                raise InputError(
-                    f"{path}: signatures {earlier!r} and {signature!r} are one function, which has one plan; place one"
-                )
-        for op in ops:
-            if op not in devices:
-                continue
-            deciding, device = self._decided.setdefault(op, (signature, devices[op]))
+    ``plans`` are signature -> op name -> device; signatures may have variables and tables in common.
+    """
+    decided: dict[str, tuple[str, str]] = {}  # main-graph op -> signature, device
+    signature_of_body: dict[str, str] = {}
+    for signature, devices in plans.items():
+        call = functions.call_of(model, signature)
+        body = signature if call is None else call.body.signature.name
+        earlier = signature_of_body.setdefault(body, signature)
+        if earlier != signature:
+            raise InputError(
+                f"{model.path}: signatures {earlier!r} and {signature!r} are one function, which has one plan; place "
+                "one"
+            )
+        shared = state_of(model.meta_graph.graph_def) if call is None else call.handles
+        for op in filter(devices.__contains__, shared):
+            deciding, device = decided.setdefault(op, (signature, devices[op]))
             if device != devices[op]:
                 raise InputError(
-                    f"{path}: signature {signature!r} puts {op!r} on {devices[op]}, but {deciding!r}, whose plan "
+                    f"{model.path}: signature {signature!r} puts {op!r} on {devices[op]}, but {deciding!r}, whose plan "
                     f"counts, has it on {device}; search {signature!r} on "
                     f"tf_placer.pinned(item, problem, the placement of {deciding!r})"
                 )
@@ -337,21 +331,12 @@ def _chosen_by_size(
     ``item`` is whole, ``placed`` in parts; ``declared`` is feed -> its shape, open where calls may have any size, which
     ``device`` compares.
     """
+    shapes = [tf.TensorShape(feed.shape) for feed in item.feeds]
     with tf.Graph().as_default() as graph:
         feeds = _placeholders(item, declared)
         with tf.device(device), tf.name_scope("sizes_fit"):
-            checks = []  # none where all sizes that may come are the plan's
-            for feed in item.feeds:
-                tensor = feeds[feed.node]
-                if tensor.shape.rank is None:
-                    same = tf.raw_ops.Equal(x=tf.shape(tensor), y=feed.shape, incompatible_shape_error=False)
-                    checks.append(tf.reduce_all(same))
-                    continue
-                sizes = tf.shape(tensor, tf.int64)
-                open_axes = [axis for axis, size in enumerate(tensor.shape) if size is None]
-                checks += [tf.equal(sizes[axis], feed.shape[axis]) for axis in open_axes]
-            fits = tf.reduce_all(tf.stack(checks)).name if checks else ""
-    if not fits:
+            is_of_plan = fits(shapes, list(feeds.values()))
+    if not isinstance(is_of_plan, tf.Tensor):  # all sizes that may come are the plan's
         return placed
     chooser = graph.as_graph_def()
     library, holding = functions_of(placed.graph_def.library), set(state_of(placed.graph_def))
@@ -386,7 +371,7 @@ def _chosen_by_size(
         "then_branch": branches[0].signature.name,
         "else_branch": branches[1].signature.name,
     }
-    inputs = [fits, *dtype_of]
+    inputs = [is_of_plan.name, *dtype_of]
     chooser.node.append(new_node("If" if has_state else "StatelessIf", name, inputs, **attributes))
     for source in (placed.graph_def.library, item.graph_def.library):
         names = {function.signature.name for function in chooser.library.function}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import BRANCHES, LOOPS, control_inputs, parse_input, reached
+from colocation.op_facts import BRANCHES, LOOPS, control_inputs, new_node, parse_input, reached
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.item import Item
 from tf_placer.runtime.graph_program import GraphProgram, build_program, open_program
@@ -95,12 +95,10 @@ def step_values(
     device_of = {node.name: node.device for node in graph_def.node}
     reads = {}
     for i, variable in enumerate(item.variables):
-        read = program.graph_def.node.add(
-            name=f"{_SCOPE}/{i}", op="ReadVariableOp", device=device_of[variable.node]
-        )
-        read.input.append(variable.node)
-        read.attr["dtype"].type = variable.dtype.as_datatype_enum
-        reads[f"variable {variable.node!r}"] = f"{read.name}:0"
+        name, handle = f"{_SCOPE}/{i}", variable.node
+        read = new_node("ReadVariableOp", name, [handle], device_of[handle], dtype=variable.dtype)
+        program.graph_def.node.append(read)
+        reads[f"variable {handle!r}"] = f"{name}:0"
     if not reads and not program.fetches:
         raise InputError(
             f"{item.name!r} gives back nothing and has no variable, so there is nothing to compare"

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import REFERENCE_VARIABLES, copy_of
+from colocation.op_facts import REFERENCE_VARIABLES, control_inputs, copy_of, new_node
 from colocation.tensorflow_internals import process_config
 from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
@@ -121,28 +121,23 @@ def _stand_in(
         node = node_of_name[name]
         if iterator not in (text.partition(":")[0] for text in node.input):
             continue
-        controls = [text for text in node.input if text.startswith("^")]
-        elements = []
+        controls, elements = control_inputs(node), []
         for spec in outputs:
             scope = f"{prefix}/{len(assignments)}"
             zeros = np.zeros(spec.shape, spec.dtype.as_numpy_dtype)
             element = graph_def.node.add(name=f"{scope}/element", op="Placeholder", device=node.device)
             assignments.append(_make_resident(graph_def, element, zeros, spec.dtype, scope))
             elements.append(f"{element.name}:0")
-        node.op = "IdentityN"
-        node.attr.clear()
-        node.attr["T"].list.type.extend(spec.dtype.as_datatype_enum for spec in outputs)
-        node.input[:] = [*elements, *controls]
+        types = [spec.dtype for spec in outputs]
+        node.CopyFrom(new_node("IdentityN", name, [*elements, *controls], node.device, T=types))
     node_of_name[iterator].op = "NoOp"
     node_of_name[iterator].attr.clear()
     return assignments
 
 
-def empty_program() -> GraphProgram:
-    """Program with empty steps, which take the time of a request."""
-    graph_def = tf.compat.v1.GraphDef()
-    step = graph_def.node.add(name=f"{_SCOPE}/step", op="NoOp")
-    return GraphProgram(graph_def, (), (step.name,))
+_STEP = new_node("NoOp", f"{_SCOPE}/step")
+EMPTY_PROGRAM = GraphProgram(tf.compat.v1.GraphDef(node=[_STEP]), (), (_STEP.name,))
+"""Program with empty steps, which take the time of a request."""
 
 
 def batches(assignments: tuple[Assignment, ...]) -> Iterator[list[Assignment]]:
@@ -167,14 +162,11 @@ def _make_resident(
     prefix: str,
 ) -> Assignment:
     """Turns a placeholder into a read of a new variable."""
-    handle = graph_def.node.add(name=f"{prefix}/handle", op="VarHandleOp", device=placeholder.device)
-    handle.attr["dtype"].type = dtype.as_datatype_enum
-    handle.attr["shape"].shape.CopyFrom(tf.TensorShape(np.shape(value)).as_proto())
-    handle.attr["shared_name"].s = handle.name.encode()
-    placeholder.op = "ReadVariableOp"
-    placeholder.input.append(handle.name)
-    placeholder.attr.clear()
-    placeholder.attr["dtype"].type = dtype.as_datatype_enum
+    name, shape, device = f"{prefix}/handle", tf.TensorShape(np.shape(value)), placeholder.device
+    handle = new_node("VarHandleOp", name, (), device, dtype=dtype, shape=shape, shared_name=name.encode())
+    graph_def.node.append(handle)
+    inputs = [*placeholder.input, name]
+    placeholder.CopyFrom(new_node("ReadVariableOp", placeholder.name, inputs, device, dtype=dtype))
     return _add_assignment(graph_def, handle, value, prefix)
 
 
@@ -186,16 +178,15 @@ def _add_assignment(
             f"variable or input {handle.name!r} holds {value.nbytes} bytes, more than one message can carry "
             f"({_MAX_VALUE_BYTES}); split it into several variables"
         )
-    dtype = handle.attr["dtype"].type
-    placeholder = graph_def.node.add(name=f"{prefix}/value", op="Placeholder", device=handle.device)
-    placeholder.attr["dtype"].type = dtype
-    placeholder.attr["shape"].shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
+    dtype, device = tf.as_dtype(handle.attr["dtype"].type), handle.device
+    shape = tf.TensorShape(value.shape)
+    placeholder = new_node("Placeholder", f"{prefix}/value", (), device, dtype=dtype, shape=shape)
     is_reference = handle.op in REFERENCE_VARIABLES
-    op_type = "Assign" if is_reference else "AssignVariableOp"
-    assign = graph_def.node.add(name=f"{prefix}/assign", op=op_type, device=handle.device)
-    assign.input.extend([handle.name, placeholder.name])
-    assign.attr["T" if is_reference else "dtype"].type = dtype
-    return Assignment(f"{placeholder.name}:0", assign.name, value, handle.device)
+    op_type, type_name = ("Assign", "T") if is_reference else ("AssignVariableOp", "dtype")
+    inputs = [handle.name, placeholder.name]
+    assign = new_node(op_type, f"{prefix}/assign", inputs, device, **{type_name: dtype})
+    graph_def.node.extend([placeholder, assign])
+    return Assignment(f"{placeholder.name}:0", assign.name, value, device)
 
 
 _WATCH_PERIOD_S = 0.2

@@ -222,8 +222,7 @@ def recompute(
         copy_of(node, from_copies(op)) if passes.is_late[op] else node for op, node in enumerate(nodes)
     ]
     for op, name in name_of_copy.items():
-        copy = alone(nodes[op], from_copies(op))
-        copy.name = name
+        copy = alone(nodes[op], from_copies(op), name)
         producers = (index.id_of_name[parse_input(text)[1]] for text in nodes[op].input)
         if all(copies.get(producer) != copies[op] for producer in producers):
             copy.input.extend(f"^{index.names[before]}" for before in dict.fromkeys(copies[op][1]))

@@ -1,4 +1,4 @@
-"""Workers of a live cluster: processes that are started, watched and ended here, and servers started elsewhere."""
+"""Workers of a live cluster, started here or servers started elsewhere, and this process's connection to them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,35 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import tensorflow as tf
 
+from colocation.tensorflow_internals import connect_to_servers
+from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.native import OP_LIBRARIES
 from tf_placer.base.quantities import in_unit
-from tf_placer.cluster.cluster import Cluster
+from tf_placer.cluster.cluster import Cluster, full_device_name
+from tf_placer.ops.library import resources_kept
 from tf_placer.workers import fork_server, worker_process
-from tf_placer.workers.fork_server import ForkedProcess, last_line, loopback_library
+from tf_placer.workers.fork_server import (
+    STREAMING,
+    ForkedProcess,
+    last_line,
+    loopback_library,
+    own_listeners_confined,
+)
 
 _ANSWER_TIMEOUT_S = 5.0
 _STEADY_S, _STEADY_TIMEOUT_S = 0.3, 2.0
 _STEADY_BYTES = 1 << 20
 _FORGET_PEAK = "5"  # to clear_refs, see proc_pid_clear_refs(5)
+# Servers that the eager context is connected to: our workers, or job -> task -> address. It can be connected to one
+# cluster at a time, and tensors on the devices end with the servers.
+_connected: dict[tuple[str, ...], LocalWorkers] = {}
+_connected_servers: dict[str, dict[int, str]] = {}
+_session_workers: dict[Cluster, Workers] = {}  # used by sessions only
 
 
 class WorkerMemory:
@@ -167,12 +181,24 @@ class WorkerError(RuntimeError):
     """A worker process did not start or has died; the message ends with the last line of its stderr."""
 
 
+class UnreachableServer(InputError):
+    """A server of a cluster file does not answer."""
+
+
 class Workers:
-    """Processes behind a session; of servers that run elsewhere nothing is known or ended."""
+    """Processes behind a session: the running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
+
+    Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
+    """
 
     addresses: tuple[str, ...] = ()  # [tasks] host:port
-    pids: tuple[int, ...] = ()  # [tasks] process ids
+    pids: tuple[int, ...] = ()  # [tasks] process ids, where they are known
     memories: tuple[WorkerMemory, ...] = ()  # of the workers whose memory is known
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Describes the servers; ``start`` asks whether each accepts a connection."""
+        address_of_task = {_task_of(device.name)[1]: device.address for device in cluster.devices}
+        self.addresses = tuple(address for _, address in sorted(address_of_task.items()))
 
     @property
     def target(self) -> str:
@@ -180,8 +206,16 @@ class Workers:
         return f"grpc://{self.addresses[0]}"
 
     def start(self) -> None:
-        """Makes sure that all of them run."""
-        raise NotImplementedError
+        """Makes sure that all of them run: asks every server for a connection; raises UnreachableServer."""
+        for address in self.addresses:
+            host, _, port = address.rpartition(":")
+            try:
+                socket.create_connection((host.strip("[]"), int(port)), _SERVER_TIMEOUT_S).close()
+            except OSError as error:
+                raise UnreachableServer(
+                    f"no server answers at {address} within {_SERVER_TIMEOUT_S:g} s ({error}); start a "
+                    "tf.distribute.Server there, or correct the cluster file"
+                ) from error
 
     def death(self) -> str | None:
         """One line about a worker that is known to be dead, or None."""
@@ -225,9 +259,8 @@ class LocalWorkers(Workers):
           InputError: the cluster has several jobs, or more workers than cores to pin them to.
         """
         self._devices = cluster.devices
-        specs = [tf.DeviceSpec.from_string(device.name) for device in cluster.devices]
-        self._jobs = sorted({spec.job for spec in specs})
-        self._tasks = sorted({spec.task for spec in specs})
+        jobs, tasks = zip(*(_task_of(device.name) for device in cluster.devices), strict=True)
+        self._jobs, self._tasks = sorted(set(jobs)), sorted(set(tasks))
         if len(self._jobs) != 1 or self._tasks != list(range(len(self._tasks))):
             raise InputError(
                 f"cluster {cluster.name!r} has jobs {self._jobs} and tasks {self._tasks}; "
@@ -378,41 +411,12 @@ class LocalWorkers(Workers):
                     why = f"preloading has no effect on {sys.executable}; {fork_server.REMEDY}"
                     raise InputError(f"workers cannot be kept off the network: {why}")
         if self._pinned:
-            tasks = [tf.DeviceSpec.from_string(device.name).task for device in self._devices]
             self.memories = tuple(
-                WorkerMemory(device.name, device.memory_bytes, self._processes[task])
-                for device, task in zip(self._devices, tasks, strict=True)
+                WorkerMemory(device.name, device.memory_bytes, self._processes[_task_of(device.name)[1]])
+                for device in self._devices
             )
         for memory in self.memories:
             memory.settle()
-
-
-class UnreachableServer(InputError):
-    """A server of a cluster file does not answer."""
-
-
-class RemoteWorkers(Workers):
-    """The running ``tf.distribute.Server`` processes of a ``kind="remote"`` cluster.
-
-    Nothing here starts, watches or ends a process: changes that a placement makes to a server stay for the next one.
-    """
-
-    def __init__(self, cluster: Cluster) -> None:
-        """Describes the servers; ``start`` asks whether each accepts a connection."""
-        task_of = {tf.DeviceSpec.from_string(device.name).task: device.address for device in cluster.devices}
-        self.addresses = tuple(task_of[task] for task in sorted(task_of))
-
-    def start(self) -> None:
-        """Asks every server for a connection; raises UnreachableServer."""
-        for address in self.addresses:
-            host, _, port = address.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), _SERVER_TIMEOUT_S).close()
-            except OSError as error:
-                raise UnreachableServer(
-                    f"no server answers at {address} within {_SERVER_TIMEOUT_S:g} s ({error}); start a "
-                    "tf.distribute.Server there, or correct the cluster file"
-                ) from error
 
 
 def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:
@@ -420,8 +424,149 @@ def workers_of(cluster: Cluster, inter_op_threads: int = 2) -> Workers:
     if cluster.kind == "local":
         return LocalWorkers(cluster, inter_op_threads)
     if cluster.kind == "remote":
-        return RemoteWorkers(cluster)
+        return Workers(cluster)
     raise InputError(
         f"cluster {cluster.name!r} is {cluster.kind}, so nothing can run on it; use Cluster.local() or a cluster "
         "file with addresses to measure"
     )
+
+
+def import_meanwhile(cluster: Cluster) -> None:
+    """Begins the import of TensorFlow for the workers of a local cluster, in the background."""
+    if cluster.kind == "local":
+        with contextlib.suppress(InputError):  # left to the start of the workers, if there is one
+            LocalWorkers(cluster).prepare()
+
+
+def present_devices() -> tuple[str, ...]:
+    """Full names of this process's devices: logical ones, and connected workers'."""
+    return tuple(full_device_name(device.name) for device in tf.config.list_logical_devices())
+
+
+def attach(cluster: Cluster, devices: Collection[str] | None = None) -> dict[str, str]:
+    """Makes the devices of a cluster usable by eager code and functions; starts its workers if need be.
+
+    Args:
+      cluster: the devices; of described ones, this process must have them.
+      devices: names of the needed ones; None for all.
+
+    Returns:
+      ``names_here``.
+
+    Raises:
+      InputError: this process lacks a device, it is already attached to other workers, or its workers cannot be kept
+        off the network.
+      WorkerError: the workers cannot be started.
+    """
+    arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
+    if devices is not None:
+        devices = arguments.items_of("devices", devices, str, "give names of the cluster's devices, or None")
+        stranger = next((name for name in devices if name not in names_here(cluster)), None)
+        if stranger is not None:
+            raise InputError(
+                f"devices: cluster {cluster.name!r} has no {stranger!r}; it has {', '.join(names_here(cluster))}"
+            )
+    check_attachable(cluster, devices)
+    if not is_attached(cluster) and cluster.kind == "remote":
+        workers_of(cluster).start()  # raises if a server does not answer
+        _connect(_addresses(cluster))
+        _connected_servers.update(_addresses(cluster))
+    elif not is_attached(cluster):
+        names = tuple(device.name for device in cluster.devices)
+        workers = LocalWorkers(cluster)
+        workers.start()
+        workers.outlive_python()
+        _connected[names] = workers
+        with own_listeners_confined():
+            _connect({_task_of(names[0])[0]: dict(enumerate(workers.addresses))})
+    _check_present(cluster, devices)
+    return names_here(cluster)
+
+
+def session_target(cluster: Cluster) -> str:
+    """The target of a ``tf.compat.v1.Session`` on a cluster, "" on this process's devices; starts workers if need be.
+
+    Raises:
+      InputError: the workers cannot be kept off the network, or a server does not answer.
+      WorkerError: the workers cannot be started.
+    """
+    arguments.instance_of("cluster", cluster, Cluster, "give Cluster.local(), say")
+    if not cluster.is_live:
+        return ""
+    workers = _live_workers(cluster) or _session_workers.setdefault(cluster, workers_of(cluster))
+    workers.start()
+    return workers.target
+
+
+def check_attachable(cluster: Cluster, devices: Collection[str] | None = None) -> None:
+    """Raises InputError where ``attach`` is known to fail; starts nothing."""
+    if cluster.kind != "remote" and not _has_own_workers(cluster):
+        _check_present(cluster, devices)
+    elif not is_attached(cluster) and (_connected or _connected_servers):
+        raise InputError(
+            "this process is attached to other workers, or one of them has died, and what lives there ends with "
+            "them; start a new process"
+        )
+
+
+def _has_own_workers(cluster: Cluster) -> bool:
+    """True for local CPU workers; local GPUs are devices of this process."""
+    return cluster.kind == "local" and all(device.type != "GPU" for device in cluster.devices)
+
+
+def names_here(cluster: Cluster) -> dict[str, str]:
+    """Name of each device in the cluster -> its name in this process, once that is attached."""
+    names = [device.name for device in cluster.devices]
+    if cluster.kind == "local" and not _has_own_workers(cluster):
+        return {name: "/job:localhost/replica:0/task:0" + name[name.index("/device:") :] for name in names}
+    return dict(zip(names, names, strict=True))
+
+
+def is_attached(cluster: Cluster) -> bool:
+    """True if this process can use the cluster's devices without a further connection."""
+    if cluster.kind == "remote":
+        return _addresses(cluster) == _connected_servers
+    return not _has_own_workers(cluster) or _live_workers(cluster) is not None
+
+
+def _live_workers(cluster: Cluster) -> LocalWorkers | None:
+    """Connected workers with all devices of the cluster; None without any."""
+    if not _has_own_workers(cluster):
+        return None
+    names = {device.name for device in cluster.devices}
+    fitting = (workers for connected, workers in _connected.items() if names <= set(connected))
+    return next((workers for workers in fitting if workers.death() is None), None)
+
+
+def _addresses(cluster: Cluster) -> dict[str, dict[int, str]]:
+    """Job -> task -> address."""
+    addresses: dict[str, dict[int, str]] = {}
+    for device in cluster.devices:
+        job, task = _task_of(device.name)
+        addresses.setdefault(job, {})[task] = device.address
+    return addresses
+
+
+def _connect(addresses: dict[str, dict[int, str]]) -> None:
+    # TensorFlow streams eager ops to another process without waiting for them, and the ops of a placed function bypass
+    # the stream. So a function could read a variable before an update that precedes its call. Without the stream each
+    # eager op is waited for, also in asynchronous mode.
+    os.environ[STREAMING] = "false"
+    with tf.init_scope(), resources_kept():
+        connect_to_servers(addresses)
+        tf.config.list_logical_devices()  # initializes now, or this process would begin to listen later
+
+
+def _check_present(cluster: Cluster, devices: Collection[str] | None) -> None:
+    present = present_devices()
+    for planned, name in names_here(cluster).items():
+        if name not in present and (devices is None or planned in devices):
+            hint = f"it has {', '.join(present)}"
+            if cluster.kind != "local" and "/device:CPU:" in name:
+                hint = "call tf.config.set_logical_device_configuration before the first op runs"
+            raise InputError(f"this process has no device {name}; {hint}")
+
+
+def _task_of(name: str) -> tuple[str, int]:
+    spec = tf.DeviceSpec.from_string(name)
+    return spec.job or "localhost", spec.task or 0

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.gpu_truth import fitting
-from experiments.gpu_truth.comparison import Compared, compare, statistics, without_elementwise
+from experiments.gpu_truth import estimates
+from experiments.gpu_truth.estimates import Compared, compare, statistics, without_elementwise
 from experiments.gpu_truth.networks import Kernels, Network, build_ops, network_of, read_ops, write_ops
 from experiments.gpu_truth.rows import MEASURED, TEST_ROWS, read_rows
 from tf_placer.cluster.device import device_of_model
@@ -44,29 +44,30 @@ def test_networks_on_one_gpu_are_in_the_measured_order(tested, gpu, order):
 
 
 def test_the_constants_are_those_of_the_fit(rows):
-    kernels = fitting.kernel_rows(rows)
-    fitted, current = fitting.fit_shares(kernels), fitting.current_shares()
+    kernels = estimates.kernel_rows(rows)
+    fitted, current = estimates.fit_shares(kernels), estimates.current_shares()
     for name in ("compute", "memory", "kind_memory"):
         found, had = getattr(fitted, name), getattr(current, name)
         assert set(found) == set(had)
         wrong = {key.name: (found[key], had[key]) for key in had if abs(found[key] - had[key]) > 0.0051}
         assert wrong == {}, "run experiments.fit_gpu_costs and put what it prints into shares.toml"
-    for model, share in fitting.streaming_shares(kernels).items():
+    for model, share in estimates.streaming_shares(kernels).items():
         assert formulas.GPU_MODELS[model].streaming == pytest.approx(share, abs=0.0051)
-    kepler = np.mean(list(fitting.kepler_compute(rows).values()))
+    kepler = np.mean(list(estimates.kepler_compute(rows).values()))
     assert kepler == pytest.approx(formulas.GPU_MODELS["k40"].compute, abs=0.0051)
 
 
 def test_the_fit_finds_the_shares_that_times_were_made_of(rows):
-    kernels = [one for one in fitting.kernel_rows(rows) if one.row.source == "deepbench"]
+    kernels = [one for one in estimates.kernel_rows(rows) if one.row.source == "deepbench"]
     made_of = dataclasses.replace(
-        fitting.current_shares(), compute={**fitting.current_shares().compute, WorkClass.PRODUCT_WIDE: 0.3}
+        estimates.current_shares(),
+        compute={**estimates.current_shares().compute, WorkClass.PRODUCT_WIDE: 0.3},
     )
     made = [
         dataclasses.replace(one, row=dataclasses.replace(one.row, measured_s=float(seconds)))
         for one, seconds in zip(kernels, made_of.seconds(kernels), strict=True)
     ]
-    assert fitting.fit_shares(made).compute[WorkClass.PRODUCT_WIDE] == pytest.approx(0.3, abs=0.01)
+    assert estimates.fit_shares(made).compute[WorkClass.PRODUCT_WIDE] == pytest.approx(0.3, abs=0.01)
 
 
 def test_every_row_of_a_network_has_its_ops(rows):
@@ -92,8 +93,8 @@ def test_kept_ops_add_up_to_the_network(tmp_path):
 
 def test_a_step_waits_for_the_later_of_gpu_and_host():
     p100 = device_of_model("p100")
-    assert fitting.fed_seconds(1.0, 10, dataclasses.replace(p100, dispatch_ns=1_000)) == 1.0
-    assert fitting.fed_seconds(0.001, 10, dataclasses.replace(p100, dispatch_ns=1_000_000)) == 0.01
+    assert estimates.fed_seconds(1.0, 10, dataclasses.replace(p100, dispatch_ns=1_000)) == 1.0
+    assert estimates.fed_seconds(0.001, 10, dataclasses.replace(p100, dispatch_ns=1_000_000)) == 0.01
 
 
 def test_kernels_of_one_sort_add_up_and_xla_leaves_no_elementwise_ones():

@@ -6,18 +6,22 @@ import math
 import numpy as np
 import pytest
 
-from experiments.pretraining import generated
-from experiments.pretraining.course import COURSE, Machine, read_course, scaled, without
-from experiments.pretraining.generated import (
+from experiments.pretraining.course import (
     CHOICES,
     COUNT,
+    COURSE,
     LEAST_OPS,
     MOST_OPS,
     SIZES,
+    Machine,
+    build,
     check_digest,
     course_named,
     draw,
+    read_course,
+    scaled,
     seconds,
+    without,
 )
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -170,7 +174,7 @@ def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estim
     choices = CHOICES["families"][family]
     settings = {name: values[-1] if values[-1] is True else values[0] for name, values in choices.items()}
     settings["depth"] = 2
-    items = [generated.build(family, 1, seed=seed, optimizer="sgd", **settings) for seed in (3, 3, 4)]
+    items = [build(family, 1, seed=seed, optimizer="sgd", **settings) for seed in (3, 3, 4)]
     first, again, other = (item.fingerprint for item in items)
     assert first == again
     assert (first != other) == (family in DRAWN)
@@ -179,7 +183,7 @@ def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estim
 
 def test_a_batch_in_parts_has_copies_and_other_digests():
     settings = {"depth": 1, "towers": 2, "width": 32, "batch": 16, "vocabulary": 50, "mixes": 1}
-    whole, parts = (generated.build("towers", count, seed=3, optimizer="sgd", **settings) for count in (1, 2))
+    whole, parts = (build("towers", count, seed=3, optimizer="sgd", **settings) for count in (1, 2))
     assert whole.splitting is None and parts.splitting.parts == 2
     assert whole.index.num_ops < parts.index.num_ops < 2.5 * whole.index.num_ops
     assert whole.fingerprint != parts.fingerprint
@@ -189,7 +193,7 @@ def test_a_batch_in_parts_has_copies_and_other_digests():
 @pytest.mark.parametrize("family", SIZES)
 def test_a_drawn_program_is_within_the_limits_and_fits_its_machines(course, family):
     program = min((one for one in course if one.family == family), key=lambda one: one.ops)
-    item = generated.build(program.family, **program.settings)
+    item = build(program.family, **program.settings)
     assert LEAST_OPS <= item.index.num_ops <= MOST_OPS
     for machine in program.machines:
         problem = analytic_problem(item, machine.build())

@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 
 from experiments.studies import cells, curves_page
-from experiments.studies.cells import Cell, FilledInParts
+from experiments.studies.cells import Cell
 from experiments.studies.curves_page import curves_csv, searches_csv
 from experiments.studies.study import Candidate, Row
 from experiments.studies.table_page import as_csv, as_markdown, differences, draw, mean_s, seconds
@@ -87,7 +87,7 @@ def test_a_study_with_fewer_seeds_says_so_in_its_command(monkeypatch):
     FLAGS(["study", "--study=learning", "--seeds=2"])
     monkeypatch.setattr(flags, "FLAGS", FLAGS)
     monkeypatch.setattr(run, "compute", lambda study, out, command: asked.append((study.seeds, command)))
-    run.main([])
+    run.main()
     assert asked == [((100, 101), "python -m experiments.study --study=learning --seeds=2")]
 
 
@@ -132,8 +132,8 @@ def test_a_column_that_is_a_method_with_settings_says_so():
 def test_a_row_in_parts_is_told_beside_the_better_of_its_plans_of_the_whole():
     row = dataclasses.replace(PAPER.rows[0], parts=2)
     with_parts = {**PAPER_FILLED.cells, "parts": (Cell("OK", 1.2),)}
-    in_parts = FilledInParts(20, 9, 0.75, 1.5, ("1 Where stay whole",))
-    filled = dataclasses.replace(PAPER_FILLED, row=row, cells=with_parts, in_parts=in_parts)
+    in_parts = {"bound_in_parts_s": 0.75, "data_parallel_s": 1.5}
+    filled = dataclasses.replace(PAPER_FILLED, row=row, cells=with_parts, **in_parts)
     candidates = (*PAPER.candidates, Candidate("parts", "auto", variant="in_parts"))
     study = dataclasses.replace(PAPER, rows=(row,), candidates=candidates)
     page = as_markdown(study, [filled], "the command").splitlines()

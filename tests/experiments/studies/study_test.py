@@ -8,13 +8,13 @@ import pytest
 
 import tf_placer
 from experiments.studies.edits import scores, told_apart, trained
-from experiments.studies.random_arrays import FREE_FRACTION, random_layered_arrays
+from experiments.studies.random_arrays import FREE_FRACTION, random_layered_inputs
 from experiments.studies.study import STUDIES, TABLES, VARIANTS, read_study
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind
 from tf_placer.evaluation.simulated import SimulatedEvaluator
-from tf_placer.ops.simulator import SimulatorInputs, simulate
+from tf_placer.ops.simulator import simulate
 from tf_placer.search import methods
 
 GOOD = """
@@ -263,9 +263,9 @@ def test_colocation_groups_hold_whole_units_and_cost_nothing():
 
 @pytest.mark.parametrize(("num_ops", "num_devices"), [(1, 1), (2, 3), (1000, 4)])
 def test_arrays_can_be_simulated(num_ops, num_devices):
-    arrays = random_layered_arrays(num_ops, num_devices, seed=0)
+    arrays = random_layered_inputs(num_ops, num_devices, seed=0)
     # The op refuses arrays that are out of range, unsorted or not in topological order.
-    cost = simulate(SimulatorInputs(**arrays._asdict()), np.zeros((1, num_ops), np.int32))
+    cost = simulate(arrays, np.zeros((1, num_ops), np.int32))
     assert cost.peak_bytes.shape == (1, num_devices)
     # One device of 8 streams is busy at least an eighth of the total work, and no longer than all of it.
     work_ns = int(arrays.compute_ns[:, 0].sum())
@@ -273,13 +273,13 @@ def test_arrays_can_be_simulated(num_ops, num_devices):
 
 
 def test_equal_seeds_give_equal_arrays():
-    first, again, other = (random_layered_arrays(500, 2, seed) for seed in (3, 3, 4))
-    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    first, again, other = (random_layered_inputs(500, 2, seed) for seed in (3, 3, 4))
+    assert all((a == b).all() for a, b in zip(*(vars(one).values() for one in (first, again)), strict=True))
     assert first.compute_ns.tolist() != other.compute_ns.tolist()
 
 
 def test_shape_of_the_graph():
-    arrays = random_layered_arrays(20_000, 3, seed=0)
+    arrays = random_layered_inputs(20_000, 3, seed=0)
     free = (arrays.compute_ns == 0).all(axis=1).mean()
     # 20,000 independent draws: the standard error is 0.0035.
     assert abs(free - FREE_FRACTION) < 0.015

@@ -20,7 +20,7 @@ from tf_placer.evaluation.simulated import Status
 from tf_placer.fleet import address as module
 from tf_placer.fleet.address import FleetAddress, why_no_ray
 from tf_placer.fleet.connection import open_fleet
-from tf_placer.fleet.machine import Machine, MachineConfig, Program, Trial, machine_class, software
+from tf_placer.fleet.machine import Machine, Program, Trial, machine_class, software
 from tf_placer.problem.placement import Decisions
 from tf_placer.runtime.timing import RuntimeConfig
 
@@ -60,7 +60,8 @@ def test_a_program_arrives_as_it_was_sent(program):
 
 
 def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
-    machine = Machine(1, MachineConfig(reference_every=2, recycle_after=100))
+    monkeypatch.setattr("tf_placer.fleet.machine.REFERENCE_EVERY", 2)
+    machine = Machine(1)
     asked = []
     evaluate = RuntimeEvaluator.evaluate
     monkeypatch.setattr(
@@ -88,8 +89,9 @@ def test_plans_are_timed_and_failures_are_answers(program, monkeypatch):
         loaded.evaluator.close()
 
 
-def test_processes_are_replaced_after_some_plans(program):
-    machine = Machine(1, MachineConfig(recycle_after=2))
+def test_processes_are_replaced_after_some_plans(program, monkeypatch):
+    monkeypatch.setattr("tf_placer.fleet.machine.RECYCLE_AFTER", 2)
+    machine = Machine(1)
     machine.measure(trial_of(program), program)
     [loaded] = machine._loaded.values()
     try:

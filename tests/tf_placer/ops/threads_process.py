@@ -9,13 +9,13 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-from experiments.studies.random_arrays import random_layered_arrays
-from tf_placer.ops.simulator import SimulatorInputs, simulate
+from experiments.studies.random_arrays import random_layered_inputs
+from tf_placer.ops.simulator import simulate
 
 
 def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[1]))
-    inputs = SimulatorInputs(**random_layered_arrays(2000, 3, seed=0)._asdict())
+    inputs = random_layered_inputs(2000, 3, seed=0)
     cost = simulate(inputs, np.random.default_rng(1).integers(0, 3, (33, 2000), np.int32))
     found = {"runtime_ns": cost.runtime_ns.numpy().tolist(), "peak_bytes": cost.peak_bytes.numpy().tolist()}
     json.dump(found, sys.stdout)

@@ -12,7 +12,7 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
 from tf_placer.rewrite.placed_function import move_variables, placed_concrete_function, with_host_ops_here
-from tf_placer.workers.connection import attach
+from tf_placer.workers.local_workers import attach
 
 HERE = "/job:localhost/replica:0/task:0/device:CPU:0"
 WORKER = "/job:worker/replica:0/task:0/device:CPU:0"

@@ -18,8 +18,7 @@ from tests.listening import listening_addresses
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster, Link
 from tf_placer.workers import fork_server, worker_process
-from tf_placer.workers.connection import import_meanwhile
-from tf_placer.workers.local_workers import LocalWorkers, WorkerError, workers_of
+from tf_placer.workers.local_workers import LocalWorkers, WorkerError, import_meanwhile, workers_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = Cluster.local(1)

@@ -15,7 +15,7 @@ from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
-from tf_placer.workers.local_workers import RemoteWorkers
+from tf_placer.workers.local_workers import Workers
 
 
 def cluster_file(tmp_path, *addresses) -> Cluster:
@@ -48,7 +48,7 @@ def test_an_address_that_does_not_answer_is_named_within_the_deadline(tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         nobody = f"127.0.0.1:{listener.getsockname()[1]}"
-    workers = RemoteWorkers(cluster_file(tmp_path, nobody, nobody))
+    workers = Workers(cluster_file(tmp_path, nobody, nobody))
     started = time.monotonic()
     with pytest.raises(InputError, match=rf"no server answers at {nobody} within 10 s"):
         workers.start()

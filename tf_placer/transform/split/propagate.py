@@ -21,6 +21,7 @@ from tf_placer.graph.sizes import OutputSpec
 from tf_placer.transform.split.rules import NORMALIZATION, rule_name, split_by_rule, without_partner
 from tf_placer.transform.split.states import (
     OWN,
+    SIZES,
     WHOLE,
     Batch,
     NotSplit,
@@ -34,7 +35,6 @@ from tf_placer.transform.split.states import (
     known_values,
 )
 
-_SIZES = having("metadata")
 _MOST_PASSES = 12
 _HANDLES = (tf.resource, tf.variant)
 _ITERATORS, _VARIABLES = having("iterator_read"), having("variable")
@@ -120,7 +120,7 @@ def propagate(
         for op, inputs in enumerate(program.inputs):
             split = result.splits.get(op)
             for position, tensor in enumerate(inputs):
-                if isinstance(result.state(tensor), Sum) and program.item.index.op_types[op] not in _SIZES:
+                if isinstance(result.state(tensor), Sum) and program.item.index.op_types[op] not in SIZES:
                     is_addend = split is not None and isinstance(split.takes[position], Sum)
                     (taken_as_addends if is_addend else taken_joined).add(tensor)
         to_join = (taken_joined & taken_as_addends) - joined if number < _MOST_PASSES else set()
@@ -155,7 +155,7 @@ def _one_pass(
     depends = np.zeros(item.index.num_ops, bool)
     for op, node in enumerate(item.graph_def.node):
         inputs = program.inputs[op]
-        if node.op in _SIZES or not inputs:
+        if node.op in SIZES or not inputs:
             continue  # the sizes of the whole are known, and nothing has to be joined for them
         states = tuple(of.get(tensor, WHOLE) for tensor in inputs)
         depends[op] = any(tensor in tensors_depend for tensor in inputs)

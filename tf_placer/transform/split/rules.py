@@ -131,7 +131,7 @@ def bias(op: OpStates) -> Split:
 
 
 def _channel(op: OpStates) -> int:
-    return 1 if op.attr("data_format").s == b"NCHW" else len(op.shapes[0]) - 1
+    return 1 if op.attr("data_format").s in (b"NCHW", b"NCDHW") else len(op.shapes[0]) - 1
 
 
 def contraction(op: OpStates, operands: Sequence[str], result: str) -> Split:
@@ -379,8 +379,7 @@ def normalization(op: OpStates) -> Split:
 
 def _count(op: OpStates) -> int:
     """Values of a channel in the whole batch."""
-    channel = 1 if op.attr("data_format").s in (b"NCHW", b"NCDHW") else len(op.shapes[0]) - 1
-    return math.prod([size for axis, size in enumerate(op.shapes[0]) if axis != channel])
+    return math.prod(size for axis, size in enumerate(op.shapes[0]) if axis != _channel(op))
 
 
 def _merged(writer: Any, parts: Sequence[str], counts: Sequence[int], copy: int) -> tuple[str, str]:

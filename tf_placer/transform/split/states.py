@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from colocation.op_facts import GraphIndex, copy_of, data_inputs, having, new_node, registered_op
+from colocation.op_facts import GraphIndex, alone, data_inputs, having, new_node, registered_op
 from tf_placer.base.arguments import InputError
 from tf_placer.graph.sizes import OutputSpec
 
 _MOST_ELEMENTS = 4096
-_SIZES = having("metadata")
+SIZES = having("metadata")  # types of ops that ask for the size of what they read
 _NEVER = {"Placeholder", "_Arg"}.union(
     *map(having, ("loop", "branch", "call", "python", "enter", "exit", "merge", "next", "switch"))
 )
@@ -103,7 +103,7 @@ class Batch:
         return length > 0 and length % (outer * self.size) == 0
 
 
-# Writes the copies of an op. Takes a writer (``tf_placer.transform.split.writer``) and the tensors that
+# Writes the copies of an op. Takes a writer (``tf_placer.transform.split.split_batch``) and the tensors that
 # the op reads in each copy; returns for each output the tensors of all copies, or one whole tensor.
 Write = Callable[[Any, Sequence[Sequence[str]]], Sequence[Sequence[str]]]
 
@@ -189,7 +189,6 @@ def part_of_rows(op: OpStates, positions: Sequence[int]) -> Part:
 
 def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> dict[Tensor, np.ndarray]:
     """Values of small tensors of whole numbers that follow from no data and no estimate; ops in topological order."""
-    inputs = index.inputs
     value_of: dict[Tensor, np.ndarray] = {}
     to_run: list[int] = []
     is_known = np.zeros(index.num_ops, bool)
@@ -205,9 +204,9 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
         if node.op == "Const":
             value_of[op, 0] = tf.make_ndarray(node.attr["value"].tensor)
             is_known[op] = True
-        elif node.op in _SIZES:
+        elif node.op in SIZES:
             is_known[op] = True
-            for i, (producer, output) in enumerate(inputs[op]):
+            for i, (producer, output) in enumerate(index.inputs[op]):
                 source = outputs[producer][output]
                 if source.rule or source.dtype in (tf.resource, tf.variant):
                     is_known[op] = False
@@ -215,10 +214,10 @@ def known_values(index: GraphIndex, outputs: Sequence[Sequence[OutputSpec]]) -> 
                 sizes = {"Rank": len(source.shape), "Size": math.prod(source.shape)}
                 size = sizes.get(node.op, source.shape)
                 value_of[op, i] = np.asarray(size, outputs[op][i].dtype.as_numpy_dtype)
-        elif all(is_known[producer] for producer, _ in inputs[op]) and may_run(node):
+        elif all(is_known[producer] for producer, _ in index.inputs[op]) and may_run(node):
             is_known[op] = True
             to_run.append(op)
-    return value_of | _results(index, outputs, inputs, to_run, value_of)
+    return value_of | _results(index, outputs, to_run, value_of)
 
 
 def may_run(node: tf.compat.v1.NodeDef) -> bool:
@@ -231,35 +230,32 @@ def may_run(node: tf.compat.v1.NodeDef) -> bool:
 def _results(
     index: GraphIndex,
     outputs: Sequence[Sequence[OutputSpec]],
-    inputs: Sequence[Sequence[Tensor]],
     ops: Sequence[int],
     known: dict[Tensor, np.ndarray],
 ) -> dict[Tensor, np.ndarray]:
     """Outputs of ops without state on known values, run in one session."""
     if not ops:
         return {}
-    graph_def = tf.compat.v1.GraphDef(versions=index.graph_def.versions)
-    constant_of: dict[Tensor, str] = {}
+    read = {tensor for op in ops for tensor in index.inputs[op]} & known.keys()
+    nodes = []
+    for op, i in read:
+        value = known[op, i]
+        nodes.append(new_node("Const", f"known_{op}_{i}", value=value, dtype=tf.as_dtype(value.dtype)))
     for op in ops:
-        texts = []
-        for tensor in inputs[op]:
-            producer, output = tensor
-            if tensor not in known:
-                texts.append(f"op_{producer}:{output}")
-                continue
-            if tensor not in constant_of:
-                constant_of[tensor] = f"known_{producer}_{output}"
-                value, name = tf.make_tensor_proto(known[tensor]), constant_of[tensor]
-                constant = new_node("Const", name, value=value, dtype=tf.as_dtype(value.dtype))
-                graph_def.node.append(constant)
-            texts.append(constant_of[tensor])
-        copy = copy_of(index.graph_def.node[op], texts, f"op_{op}")
-        copy.attr.pop("_class", None)
-        graph_def.node.append(copy)
-    with tf.Graph().as_default() as graph:
-        tf.graph_util.import_graph_def(graph_def, name="")
+        texts = [
+            f"known_{producer}_{i}" if (producer, i) in read else f"op_{producer}:{i}"
+            for producer, i in index.inputs[op]
+        ]
+        nodes.append(alone(index.graph_def.node[op], texts, f"op_{op}"))
     fetches = {(op, i): f"op_{op}:{i}" for op in ops for i in range(len(outputs[op]))}
+    with session_of(nodes, index.graph_def.versions) as session:
+        return session.run(fetches)
+
+
+def session_of(nodes: Iterable[tf.compat.v1.NodeDef], versions: Any) -> tf.compat.v1.Session:
+    """Session that runs some nodes of a graph alone, on the CPU and as they are."""
+    with tf.Graph().as_default() as graph:
+        tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(node=nodes, versions=versions), name="")
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     config.graph_options.rewrite_options.disable_meta_optimizer = True
-    with tf.compat.v1.Session(graph=graph, config=config) as session:
-        return session.run(fetches)
+    return tf.compat.v1.Session(graph=graph, config=config)

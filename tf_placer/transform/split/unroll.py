@@ -34,7 +34,7 @@ from tf_placer.graph.program import (
     with_output,
 )
 from tf_placer.graph.sizes import OutputSpec
-from tf_placer.transform.split.states import Tensor, known_values, may_run
+from tf_placer.transform.split.states import Tensor, known_values, may_run, session_of
 
 _READS, _READ = op_facts.having("reads_variable"), "ReadVariableOp"
 _HOLDS_FUNCTIONS = LOOPS | op_facts.BRANCHES | op_facts.CALLS
@@ -152,11 +152,7 @@ def _runnable(
     """Values of the needed arguments -> values of some tensors; nothing else of the function runs."""
     read = _read(graph, tensors)
     nodes = [alone(op.node_def, data_inputs(op.node_def)) for op in graph.get_operations() if op.name in read]
-    with tf.Graph().as_default() as graph_alone:
-        tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(node=nodes), name="")
-    names = [graph.inputs[i].name for i in needed]
-    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
-    session = tf.compat.v1.Session(graph=graph_alone, config=config)
+    names, session = [graph.inputs[i].name for i in needed], session_of(nodes, graph.graph_def_versions)
 
     def values(arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         pairs = zip(names, arguments, strict=True)

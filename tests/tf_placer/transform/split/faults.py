@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from tf_placer.graph.item import Item
 from tf_placer.transform.split import rules, split_batch
-from tf_placer.transform.split.split_batch import SplitProgram, split_program
+from tf_placer.transform.split.split_batch import SplitProgram, Writer, split_program
 from tf_placer.transform.split.states import Part
-from tf_placer.transform.split.writer import Writer
 
 
 @contextlib.contextmanager

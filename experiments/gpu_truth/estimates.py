@@ -1,19 +1,120 @@
-"""Fit of the cost model's shares to published times of single kernels."""
+"""Estimates of the cost model next to published measurements, and the fit of its shares to times of single kernels."""
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import scipy.optimize
+import scipy.stats
 
+from experiments.gpu_truth.networks import Kernels, Network, network_of, read_networks
 from experiments.gpu_truth.rows import Row, kernels_of, single_convolution
 from tf_placer.cluster.device import Device, device_of_model
 from tf_placer.costs import formulas
 from tf_placer.costs.analytic import smooth_maximum
 from tf_placer.costs.formulas import Kind, Work, WorkClass
+
+INSIDE = (0.75, 1.33)
+_CNNS = frozenset({"alexnet", "inception3", "resnet50", "resnet152", "resnet50_v1.5", "vgg16"})
+_LEAST_BATCH = 16  # below it a step waits for the host
+
+
+@dataclasses.dataclass(frozen=True)
+class Compared:
+    """A row and its estimate."""
+
+    row: Row  # what was measured
+    estimated_s: float  # seconds by the cost model
+
+    @property
+    def ratio(self) -> float:
+        """Estimate over measurement."""
+        return self.estimated_s / self.row.measured_s
+
+    @property
+    def is_compiled(self) -> bool:
+        """Of a network that XLA compiled."""
+        return self.row.is_network and "XLA" in self.row.framework
+
+    @property
+    def is_image(self) -> bool:
+        """Of a network on images."""
+        return self.row.what in _CNNS
+
+    @property
+    def is_tf32(self) -> bool:
+        """Measured with TF32."""
+        return "TF32" in self.row.gpu
+
+    @property
+    def is_cnn_fp32(self) -> bool:
+        """Of a network on images with batch 16 or more, in fp32."""
+        return self.is_image and self.row.batch >= _LEAST_BATCH and not self.is_tf32
+
+    @property
+    def is_session(self) -> bool:
+        """Of one layer in a TensorFlow 1 session, with the session's call and two transposes."""
+        return self.row.source == "cde"
+
+
+def compare(rows: Sequence[Row], networks: Mapping[Network, Kernels] | None = None) -> list[Compared]:
+    """Rows on described GPUs that have an estimate: networks, single kernels, convolutions in sessions."""
+    networks = read_networks() if networks is None else networks
+    found = []
+    for row in rows:
+        kernels = _kernels(row, networks)
+        if kernels is not None and row.device is not None:
+            seconds, count = kernels.seconds_on(row.device), float(kernels.count.sum())
+            if row.is_fed_by_framework:
+                seconds = fed_seconds(seconds, 1.0 if not row.is_network else count, row.device)
+            found.append(Compared(row, seconds))
+    return found
+
+
+def _kernels(row: Row, networks: Mapping[Network, Kernels]) -> Kernels | None:
+    if row.is_network:
+        kernels = networks.get(network_of(row))
+        return without_elementwise(kernels) if kernels is not None and "XLA" in row.framework else kernels
+    if row.what == "conv_layer" and row.direction == "fwd":
+        return Kernels.of_works([single_convolution(row)])
+    works = kernels_of(row)
+    return None if works is None else Kernels.of_works(works)
+
+
+def without_elementwise(kernels: Kernels) -> Kernels:
+    """The kernels that XLA leaves of a network: element-wise ops run inside those that make or read their tensors."""
+    kept = kernels.work_class != WorkClass.STREAMING
+    return Kernels(*(getattr(kernels, field.name)[kept] for field in dataclasses.fields(Kernels)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Statistics:
+    """Of some rows."""
+
+    rows: int  # how many
+    median: float  # of estimate / measured
+    factor: float  # the typical factor, ``exp(mean |ln(estimate / measured)|)``
+    inside: float  # share of rows with a ratio of 0.75 to 1.33
+    within_two: float  # share within a factor of 2
+    order: float | None  # Spearman's coefficient; None for fewer than three rows or several GPUs
+
+
+def statistics(compared: Iterable[Compared]) -> Statistics:
+    """Statistics of at least one row."""
+    found = list(compared)
+    ratios = np.array([one.ratio for one in found])
+    off = np.abs(np.log(ratios))
+    gpus = {one.row.gpu for one in found}
+    order = None
+    if len(found) >= 3 and len(gpus) == 1:
+        seconds = [[one.estimated_s, one.row.measured_s] for one in found]
+        order = float(scipy.stats.spearmanr(*np.array(seconds).T).statistic)
+    median, factor = float(np.median(ratios)), float(np.exp(off.mean()))
+    inside = float(((ratios >= INSIDE[0]) & (ratios <= INSIDE[1])).mean())
+    return Statistics(len(found), median, factor, inside, float((off <= np.log(2)).mean()), order)
 
 
 def fed_seconds(kernels_s: float, kernels: float, device: Device) -> float:
@@ -195,28 +296,15 @@ def kepler_compute(rows: Sequence[Row]) -> dict[str, float]:
     return {model: float(np.median(reached[model]) / np.median(reached[p100.model])) for model in _KEPLER}
 
 
-# What the shares are worth.
-
-
-@dataclasses.dataclass(frozen=True)
-class Fold:
-    """Rows that had no part in a fit."""
-
-    left_out: str  # a source or a GPU
-    rows: int  # how many
-    own_factor: float  # typical factor of these rows where the shares are fitted to all
-    factor: float  # typical factor where they are fitted to the others
-
-
-def cross_validation(rows: Sequence[KernelRow], key: Callable[[KernelRow], str]) -> list[Fold]:
-    """A fold for each value of a key."""
+def cross_validation(
+    rows: Sequence[KernelRow], key: Callable[[KernelRow], str]
+) -> Iterator[tuple[str, int, float, float]]:
+    """Each value of a key and the number of its rows; typical factors by a fit to the others and by one to all."""
     whole = fit_shares(rows)
-    folds = []
-    for value in sorted({key(one) for one in rows}):
+    for value in sorted(set(map(key, rows))):
         inside = [one for one in rows if key(one) == value]
         others = fit_shares([one for one in rows if key(one) != value])
-        folds.append(Fold(value, len(inside), typical_factor(whole, inside), typical_factor(others, inside)))
-    return folds
+        yield value, len(inside), typical_factor(others, inside), typical_factor(whole, inside)
 
 
 def off_by(fitted: Shares, rows: Sequence[KernelRow]) -> np.ndarray:
