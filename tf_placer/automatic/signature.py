@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, call_flat, host_address_space, wait_for_ops
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import find_plan
+from tf_placer.automatic.plan import find_plan, keep
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -242,12 +242,13 @@ class Signature:
             return self.concrete
         return self.fresh() if self.is_used else self.traced
 
-    def settled(self) -> Signature:
-        """The signature as its trial, which is over, has decided."""
+    def settled(self, config: AutoPlaceConfig) -> Signature:
+        """The signature as its trial, which is over, has decided; that is kept for later processes."""
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
         verdict, plan = self.trial.verdict, self.plan
         if verdict.placed_s is not None and verdict.unplaced_s is not None:
             plan = plan.tried(verdict.is_used, verdict.placed_s, verdict.unplaced_s, verdict.load)
+            keep(plan, config)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     @property

@@ -17,7 +17,6 @@ from colocation import tensorflow_internals as internals
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, Writing, example, placed_signature, wait_for
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import outside_functions
@@ -277,10 +276,8 @@ class _Watched:
     def _settle(self) -> None:
         assert self._signature is not None  # it was tried
         self.is_settled = True
-        settled = self._signature = self._signature.settled()
-        assert settled.plan is not None and settled.item is not None
-        if settled.plan.written.called_s is not None:
-            keep(settled.plan, self._watcher.config)
+        settled = self._signature = self._signature.settled(self._watcher.config)
+        assert settled.item is not None
         self._tell_of_the_plan(settled.item.name, settled)
 
     def _tell_of_the_plan(self, name: str, signature: Signature) -> None:

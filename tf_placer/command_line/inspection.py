@@ -14,10 +14,10 @@ from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage, size
 from tf_placer.calibration.build_problem import calibrated, profile
 from tf_placer.calibration.refit import Correction
-from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
+from tf_placer.planning.find import read
 from tf_placer.planning.forecast import BUILD, PROFILE, Forecast, compile_simulator, expect_profile
 from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log

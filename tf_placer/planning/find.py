@@ -1,4 +1,4 @@
-"""The road from a program on devices to a plan, for commands and ``auto_place`` alike."""
+"""The road from a program to a plan, for commands and ``auto_place`` alike: read for the devices, then found."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import rich.text
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.simulated import Status, TraceFailed
+from tf_placer.graph.item import Item
+from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning import forecast
 from tf_placer.planning.forecast import Forecast, Request
-from tf_placer.planning.forms import Form, fitted_to, in_parts
+from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
 from tf_placer.planning.fusing import with_measured_clusters, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
 from tf_placer.planning.log import Log, roughly
@@ -34,17 +37,101 @@ from tf_placer.planning.outcome import (
     fastest,
     in_layers,
 )
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.pins import narrowed_units, with_fixed_ops, with_pins, with_requested_devices
+from tf_placer.problem.placement import Placement, device_positions
+from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, LAYER, METHOD, NO_ORDER, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
-from tf_placer.workers.local_workers import WorkerError
+from tf_placer.workers.local_workers import WorkerError, workers_of
 
 FASTEST = Objective()
 _FEW = Budget(evaluations=1000)  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
 _SPLIT_AGAIN = 0.7  # share of the time of a search in parts
+
+
+Check = Callable[[Item, Problem], object]
+"""Is given the program and its problem with estimated costs before anything is measured."""
+
+
+def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
+    """Builds the program's graph and its problem on the cluster.
+
+    Pins and plans are checked against the graph before it is profiled, which takes a minute; so is the program, by
+    ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
+    """
+    forecast.compile_simulator(log)
+    with contextlib.ExitStack() as phase:
+        phase.enter_context(log.phase(forecast.BUILD))
+        if request.source.graph:
+            return Form(read_graph_file(request.source.graph).problem(request.cluster))
+        if request.cluster.kind == "remote":
+            workers_of(request.cluster).start()  # before hours of search, not after
+        item, unfit = request.source.item(), None
+        if request.recomputes or request.parks:
+            phase.close()
+            phase.enter_context(log.phase(forecast.RECOMPUTE))
+            item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
+        if request.is_profiled:
+            phase.close()
+            phase.enter_context(log.phase(forecast.PROFILE))
+
+        def checked(problem: Problem) -> None:
+            _decided(request, item, problem)
+            check(item, problem)
+            if request.is_profiled:
+                forecast.expect_profile(request, item, log)
+
+        built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
+        problem = _decided(request, item, built)
+        if request.plan is not None and request.complete_plan:
+            plan = request.plan.op_by_op(problem, is_part=True)
+            planned = len(plan.device_of_op(problem))
+            free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+            line = (
+                f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
+                f"{len(plan.devices) - planned} ops that it names are not in this graph."
+            )
+            log.console.print(line, soft_wrap=True)
+        if request.respect_devices is not None and item.requested_devices:
+            asking = len(item.requested_devices)
+            decision = "they are placed anew, and --respect_devices keeps them there"
+            if request.respect_devices:
+                requests = with_requested_devices(item, problem, narrowed_units(built, problem))
+                problem, decision = requests.problem, f"kept there: {requests.num_respected}"
+                if requests.num_dropped:
+                    decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+            line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
+            log.console.print(rich.text.Text(line), soft_wrap=True)
+        return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
+
+
+def _decided(request: Request, item: Item, problem: Problem) -> Problem:
+    """The problem with what is held, pinned or planned allowed only where it is to be.
+
+    Raises InputError where the plan does not fit the graph, or has an order or clusters and the rest is searched.
+    """
+    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
+    problem = with_pins(item, held, request.pins)
+    if request.plan is None:
+        return problem
+    if request.complete_plan:
+        plan = request.plan.op_by_op(problem, is_part=True)
+    else:
+        try:
+            plan = request.plan.op_by_op(problem)
+            plan.check_complete(problem)
+        except InputError as error:
+            raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    for name, values in zip(("priorities", "clusters"), plan.per_op(problem), strict=True):
+        if values is not None and request.complete_plan:
+            raise InputError(
+                f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
+                "--complete_plan"
+            )
+    return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 
 def find(

@@ -129,7 +129,7 @@ def page_html(page: Page) -> str:
     digests = [hashlib.sha256(text.encode()).digest() for text in scripts.values()]
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     # What a program calls its ops cannot leave the strings that it is in.
-    data = json.dumps(_plain(page), separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
+    data = json.dumps(page, default=_plain, separators=(",", ":"), allow_nan=False).translate(_ESCAPED)
     parts = {
         "policy": f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {hashes}",
         "title": html.escape(page.title),
@@ -141,16 +141,8 @@ def page_html(page: Page) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A dataclass with all its content, as JSON."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value
+    """A dataclass, an array or a number of NumPy, as what JSON has."""
+    return vars(value) if dataclasses.is_dataclass(value) else value.tolist()
 
 
 def draw_step(
