@@ -262,7 +262,8 @@ class AutoPlaced(WrappingFunction):
         texts = [f"{name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
         sections = list[Section]()
         for number, signature in enumerate(self._signatures.values(), 1):
-            if (outcome := signature.shown(split_batch)) is not None:
+            outcome = signature.beside_splitting if split_batch else signature.plan
+            if outcome is not None:
                 if page is not None:
                     sections.append(section_of_plan(name, number, outcome, signature.is_used))
                 texts.append("\n".join([plan_report(name, outcome, signature.is_used), *signature.staying]))

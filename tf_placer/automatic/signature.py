@@ -24,6 +24,7 @@ from tf_placer.graph.program import Splitting
 from tf_placer.planning.forms import Form, made_to_fit, split_form
 from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
+from tf_placer.problem.pins import Pin
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.placed_function import (
@@ -269,17 +270,10 @@ class Signature:
             self.random_state.move_back()
         return dataclasses.replace(self, concrete=self.unplaced, trial=None, home={})
 
-    def shown(self, split_batch: bool) -> Outcome | None:
-        """The plan as reports have it, if need be beside the batch split over its devices; None without a plan."""
-        if self.item is None or self.plan is None:
-            return None
-        return self._beside_splitting if split_batch and self.splitting is None else self.plan
-
     @functools.cached_property
-    def _beside_splitting(self) -> Outcome:
+    def beside_splitting(self) -> Outcome | None:
         """The plan beside the batch split over its devices; found when a report first wants it, not in a call."""
-        assert self.plan is not None  # asked for beside a plan
-        return with_data_parallel(self.plan)
+        return self.plan if self.plan is None or self.splitting is not None else with_data_parallel(self.plan)
 
 
 def placed_signature(
@@ -307,16 +301,18 @@ def placed_signature(
     began_s = time.monotonic()
     cluster = config.chosen_cluster()
     import_meanwhile(cluster)
-    examples = [example(value, config.batch_size) for value in inputs]
-    item = Item.from_function(concrete, *examples, name=name)
+    item = Item.from_function(concrete, *(example(value, config.batch_size) for value in inputs), name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
-    config = config.with_pins_for(item.index.names, [item_of_other.index.names for item_of_other in others])
+    names, pins = item.index.names, [Pin(ops, device) for ops, device in config.pins.items()]
+    elsewhere = [pin for pin in pins if any(pin.matching(sibling.index.names) for sibling in others)]
+    pins = [pin for pin in pins if pin not in elsewhere or pin.matching(names)]
+    config = dataclasses.replace(config, pins={pin.ops: pin.device for pin in pins})
     plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), list[str]()
     in_memory: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] = (), ()  # done again, parked
     why_recomputed = ""
     if plan_file is not None and plan_file.splitting is not None:
-        how, kept_whole = plan_file.splitting, plan_file.splitting.names_kept(item.index.names)
+        how, kept_whole = plan_file.splitting, plan_file.splitting.names_kept(names)
         in_memory = how.recomputed, how.parked
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
@@ -333,7 +329,6 @@ def placed_signature(
             why_recomputed = str(unfit.choice)
             program = program.made_again(fitting, unfit.choice.origin_of)
     form, is_split = program.item, program.item is not item
-    names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     check_nothing_is_lost(item, cluster)
 
@@ -353,8 +348,7 @@ def placed_signature(
     # Every signature would keep a copy of every variable, and the record of its split.
     whole = kept if plan.problem.splitting is None else None
     lasting = Form(plan.problem, whole, stayed_whole=plan.form.stayed_whole, why_recomputed=why_recomputed)
-    plan = dataclasses.replace(plan, form=lasting)
-    signature = Signature(concrete, concrete, kept, plan, staying)
+    signature = Signature(concrete, concrete, kept, dataclasses.replace(plan, form=lasting), staying)
     if config.keep_unplaced and not plan.is_worth_it:
         return signature
     # Before any variable moves.
@@ -403,16 +397,15 @@ def _placed_or_tried(
         write = written if writing is None else writing.write
         return run_by_plan(concrete, item, placement, cluster, write)
 
-    def fresh() -> ConcreteFunction:
-        """The placed function that draws as if it had never run."""
-        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
-
     def take_back() -> None:
         if writing is not None:
             writing.undo()
         move_back(concrete, whole, home)
         if state is not None:
             state.move_back()
+
+    def fresh() -> ConcreteFunction:
+        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
 
     called = writing.called if writing is not None else as_it_is or concrete
     return dataclasses.replace(

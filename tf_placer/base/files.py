@@ -40,18 +40,8 @@ _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES,
 _HEADER = "header"
 # Errors of NumPy, zipfile and json for damaged bytes; a RuntimeError is of what is encrypted or compressed otherwise.
 _DAMAGES = (
-    *(
-        ValueError,
-        KeyError,
-        TypeError,
-        EOFError,
-        OSError,
-        MemoryError,
-        OverflowError,
-        RuntimeError,
-        SyntaxError,
-    ),
-    *(zipfile.BadZipFile, zlib.error),
+    *(ValueError, KeyError, TypeError, EOFError, OSError, MemoryError, OverflowError, RuntimeError),
+    *(SyntaxError, zipfile.BadZipFile, zlib.error),
 )
 _Value = TypeVar("_Value")
 SCHEMA_VERSION = 1  # of the JSON files

@@ -105,7 +105,7 @@ def main() -> None:
     watcher = functions.watcher
     if watcher is not None:
         unused = watcher.nothing_placed()
-    elif options.plan is not None:
+    elif options.plan:
         unused = f"no function ran by {options.plan}: {options.program[0]} calls no tf.function"
     else:
         does = "calls no tf.function" if "tensorflow" in sys.modules else "does not load TensorFlow"

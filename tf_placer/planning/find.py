@@ -219,7 +219,8 @@ def _simulated(
         has_control = (splits or spec.goes_on) and method != CONTROL
         if has_control and searched.search is not None and not is_ended and not _is_interrupted(rows):
             with log.phase(forecast.searching(CONTROL)) as seconds:
-                budget = request.budget_in(request.control_s(seconds)).capped(searched.search.evaluations)
+                budget = request.budget_in(min(seconds, forecast.CONTROL_SHARE * request.whole_s))
+                budget = budget.capped(searched.search.evaluations)
                 rows.append(_candidate(request, whole, log, CONTROL, budget))
     except KeyboardInterrupt:
         is_ended = True
@@ -329,20 +330,12 @@ def _candidate(
     spec, is_whole = methods.find(method), form.split is None
     decides_order = spec.goes_on and method != CONTROL
     title = method if is_whole else f"{method}, the batch in {form.parts} parts,"
+    progress = ConsoleProgress(f"{title} on {request.cluster.name}", budget, log.console)
+    how: dict[str, Any] = {"start": start, "config": request.settings.get(method), "robust": request.robust}
+    how |= {"objective": objective.name, "slow_down": objective.slow_down}
+    how |= {"order": request.order if decides_order else NO_ORDER}
     try:
-        result = search(
-            form.problem,
-            method,
-            budget,
-            seed=request.seed,
-            progress=ConsoleProgress(f"{title} on {request.cluster.name}", budget, log.console),
-            start=start,
-            config=request.settings.get(method),
-            objective=objective.name,
-            slow_down=objective.slow_down,
-            robust=request.robust,
-            order=request.order if decides_order else NO_ORDER,
-        )
+        result = search(form.problem, method, budget, seed=request.seed, progress=progress, **how)
     except NothingFits as error:
         return Timed(method if is_whole else SPLIT, status=Status.OUT_OF_MEMORY, message=str(error))
     return Timed.of_search(method if is_whole else SPLIT, result)
@@ -505,19 +498,14 @@ def _measured_live(
         ).noted({Note.WHY_NOT_SPLIT: "" if form.split is not None else why_whole})
         if not request.fuse:
             return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
-    with log.phase(forecast.FUSE) as seconds:
-        most_s = math.inf if request.is_call else forecast.FUSE_MOST_S
-        return _fused(request, timing, log, outcome, min(seconds, most_s))
-
-
-def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:
-    """The outcome with clusters for its plan, by measurement: evaluations are no limit to that."""
-    timing.runtime.limit.ends_in(seconds)
-    try:
-        outcome = with_measured_clusters(outcome, timing.of, seconds)
-    except (KeyboardInterrupt, WorkerError, InputError) as error:
-        if request.is_call:  # what was not searched to its end is not kept
-            raise
-        why = str(error) or "the search for clusters was interrupted"
-        return outcome.noted({Note.FUSED: f"Nothing is fused: {why}."})
-    return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
+    with log.phase(forecast.FUSE) as seconds:  # evaluations are no limit to that
+        seconds = seconds if request.is_call else min(seconds, forecast.FUSE_MOST_S)
+        timing.runtime.limit.ends_in(seconds)
+        try:
+            outcome = with_measured_clusters(outcome, timing.of, seconds)
+        except (KeyboardInterrupt, WorkerError, InputError) as error:
+            if request.is_call:  # what was not searched to its end is not kept
+                raise
+            why = str(error) or "the search for clusters was interrupted"
+            return outcome.noted({Note.FUSED: f"Nothing is fused: {why}."})
+        return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))

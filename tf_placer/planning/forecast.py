@@ -29,7 +29,7 @@ from tf_placer.workers.fork_server import has_forked
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]
 LEAST_S = 1e-3  # of a search of whose time nothing is left: it makes a round in any case
-CONTROL_SHARE = 0.1  # of the time of all searches, for random search
+CONTROL_SHARE = 0.1  # of the whole time, for random search, also where others leave more
 COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
 RECOMPUTE = "making it fit"
@@ -103,12 +103,10 @@ class Request:
     # Op name -> device, of ops that have their place already; the program need not have them all.
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: MethodSettings = dataclasses.field(default_factory=dict)  # others have their defaults
-    write: str = (
-        methods.FASTEST
-    )  # whose plan: the ``"fastest"``, whoever found it, or that of the ``"method"``
-    by: str = (
-        methods.OP
-    )  # what the plan is made of: each ``"op"`` where it is best, or every ``"layer"`` whole
+    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+    write: str = methods.FASTEST
+    # What it is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
+    by: str = methods.OP
     objective: Objective = dataclasses.field(default_factory=Objective)
     # Seconds of the budget are of the ``"whole"`` command, or of each ``"search"``; evaluations are of each.
     budget_of: str = WHOLE
@@ -143,10 +141,6 @@ class Request:
     def budget_in(self, seconds: float) -> Budget:
         """Requested budget, cut to so many seconds, if there are any."""
         return Budget(min(max(seconds, LEAST_S), self.budget.seconds), self.budget.evaluations)
-
-    def control_s(self, seconds: float) -> float:
-        """Seconds for random search, whose share is of everything, also where others leave more."""
-        return min(seconds, CONTROL_SHARE * self.whole_s)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -393,22 +393,18 @@ class _LiveSearch:
         if name == SPLIT:
             method, title = self._method, f"{self._method}, the batch in {form.form.parts} parts"
         with self._phase(forecast.searching(method)) as seconds:
-            seconds = request.control_s(seconds) if method == CONTROL != self._method else seconds
+            if method == CONTROL != self._method:
+                seconds = min(seconds, forecast.CONTROL_SHARE * request.whole_s)
             share = request.budget.share(self._config.searches)
             budget = Budget(min(share.seconds, max(seconds, forecast.LEAST_S)), share.evaluations)
             if name == CONTROL and self._own_search is not None:
                 budget = budget.capped(self._own_search.evaluations)
             title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
+            progress = ConsoleProgress(title, budget, self._log.console)
+            of_method: dict[str, Any] = {"start": start, "config": request.settings.get(method)}
+            problem, seed = form.correction.apply(form.form.problem), request.seed + turn
             try:
-                result = search(
-                    form.correction.apply(form.form.problem),
-                    method,
-                    budget,
-                    seed=request.seed + turn,
-                    progress=ConsoleProgress(title, budget, self._log.console),
-                    start=start,
-                    config=request.settings.get(method),
-                )
+                result = search(problem, method, budget, seed=seed, progress=progress, **of_method)
             except NothingFits:
                 return None
             self._searches.append((name, result))

@@ -269,17 +269,16 @@ class Log:
         return lengths, weight_s
 
     def _unlimited_s(self, phase: Phase) -> float:
-        """The length of a phase but for its share, were there no budget."""
-        return (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
+        """The length of a phase but for its share, were there no budget.
 
-    @property
-    def _pace(self) -> float:
-        """Ratio of actual to estimated time of the phases whose length is found and was not cut."""
+        Where it is found, that is in the ratio of actual to estimated time of those that are done and were not cut.
+        """
         expected_s = done_s = 0.0
-        for phase, _, took_s in self._done:
-            if phase.key and phase.seconds and not (phase.share or phase.is_cut or phase.is_once):
-                expected_s, done_s = expected_s + phase.seconds, done_s + took_s
-        return min(max(done_s / expected_s, _LEAST_PACE), _MOST_PACE) if expected_s >= _ENOUGH_S else 1.0
+        for done, _, took_s in self._done if phase.key and not phase.share else ():
+            if done.key and done.seconds and not (done.share or done.is_cut or done.is_once):
+                expected_s, done_s = expected_s + done.seconds, done_s + took_s
+        pace = min(max(done_s / expected_s, _LEAST_PACE), _MOST_PACE) if expected_s >= _ENOUGH_S else 1.0
+        return (phase.seconds or 0.0) * pace
 
     def _line(self) -> rich.text.Text:
         now = self._running

@@ -11,10 +11,9 @@ from typing import Any
 from tf_placer.base.files import replacing
 from tf_placer.base.quantities import known
 from tf_placer.planning.outcome import DATA_PARALLEL, SINGLE, Clock, Note, Outcome, Timed
-from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.report.sentences import headline
 from tf_placer.report.views import page_of_run
-from tf_placer.report_page.page import page_html
+from tf_placer.report_page.page import chrome_trace, page_html
 from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search.methods import NO_ORDER
 from tf_placer.transform.fusion import savings
@@ -66,8 +65,7 @@ def write_report(
         outcome.placement.save(unfinished / "placement.json", plan_of, by_layer=by_layer)
         if placed is not None:
             (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
-        ran = outcome.placement is outcome.written.placement  # what was traced is what is written
-        timeline = chrome_trace(outcome.placement, outcome.written.traced if ran else None)
+        timeline = chrome_trace(outcome.placement, outcome.written.traced)
         (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
         if has_node_data:
             labels, devices = outcome.problem.cluster.labels, outcome.placement.device_of_op.tolist()

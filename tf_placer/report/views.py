@@ -141,8 +141,7 @@ def _section(
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
-    traced = outcome.written.traced if outcome.placement is outcome.written.placement else None
-    plan = draw_step(problem, outcome.placement.decisions, traced)
+    plan = draw_step(problem, outcome.placement.decisions, outcome.written.traced)
     # Plans of the fastest rivals, where they do not make the file too large.
     rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
     plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
@@ -166,7 +165,8 @@ def _section(
         rival = "as it is" if gained.rival.is_as_it_is else "best single device"
         figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
     used = f"{len(np.unique(outcome.placement.device_of_op))} of {problem.num_devices}"
-    figures += [("lower bound", milliseconds(outcome.forms[0].lower_bound_s)), ("devices used", used)]
+    main, tightest = outcome.forms[0], outcome.forms[0].tightest_bound
+    figures += [("lower bound", milliseconds(main.lower_bound_s)), ("devices used", used)]
     figures += [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
     if plan.peak_share is not None:
         figures.append(("share of peak FLOPs", percentage(plan.peak_share)))
@@ -179,13 +179,8 @@ def _section(
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
-            {
-                "name": name,
-                "bound_s": s,
-                "is_tightest": name == outcome.forms[0].tightest_bound,
-                "about": MEANING[name],
-            }
-            for name, s in outcome.forms[0].bounds.items()
+            {"name": name, "bound_s": s, "is_tightest": name == tightest, "about": MEANING[name]}
+            for name, s in main.bounds.items()
         ),
         plan=plan,
         curves=tuple(dict(zip(_OF_CURVE, curve, strict=True)) for curve in curves),
