@@ -129,8 +129,7 @@ def find_plan(
         profiles=Cache(is_anew=config.refresh),
         is_call=True,
     )
-    log = Log(console or rich.console.Console(quiet=True), request.whole_s)
-    with log:
+    with Log(console or rich.console.Console(quiet=True), request.whole_s) as log:
         return _plan_of(request, config, fixed or {}, log, before_search)
 
 

@@ -75,6 +75,7 @@ class Verdict:
     load: float | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(eq=False)
 class Trial:
     """Runs a user's steps, the first ones as they are and as many more by the plan, and keeps what is faster.
 
@@ -84,35 +85,25 @@ class Trial:
     and variables move only while none runs. While another function's trial has its variables moved, this one waits.
     """
 
-    def __init__(
-        self,
-        traced: ConcreteFunction,
-        place: Callable[[], ConcreteFunction],
-        move_back: Callable[[], None],
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """Begins with the unplaced function.
+    traced: ConcreteFunction  # the unplaced function, with which it begins
+    place: Callable[
+        [], ConcreteFunction
+    ]  # moves its variables to where the plan has them, and makes what runs by it
+    move_back: Callable[[], None]  # moves them to where they were before that
+    clock: Callable[[], float] = time.perf_counter
+    verdict: Verdict | None = None  # None while it runs
 
-        ``place`` moves its variables to where the plan has them, and makes the function that runs by it; ``move_back``
-        moves them to where they were before that.
-        """
-        self._traced = traced
-        self._place = place
-        self._move_back = move_back
-        self._clock = clock
-        self._lock = threading.RLock()
+    def __post_init__(self) -> None:
+        self._lock, self._load = threading.RLock(), OtherLoad()
         self._placed: ConcreteFunction | None = None
         self._begun = {False: 0, True: 0}  # steps as it is, and by the plan
         self._samples_s: dict[bool, list[float]] = {False: [], True: []}
-        self._load = OtherLoad()
-        self._running = 0
-        self._is_overlapped = False
-        self.verdict: Verdict | None = None  # None while it runs
+        self._running, self._is_overlapped = 0, False
 
     @property
     def concrete(self) -> ConcreteFunction:
         """Function that the last step ran."""
-        return self._traced if self._placed is None else self._placed
+        return self.traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
         """Runs a step on inputs of ``call_flat``; it may be timed.
@@ -129,11 +120,11 @@ class Trial:
             self._begun[is_placed] += 1
             is_timed = self.verdict is None and self._begun[is_placed] > WARMUP_STEPS
         try:
-            start_s = self._clock()
+            start_s = self.clock()
             outputs = call_flat(concrete, inputs)
             if is_timed:
                 wait_for(outputs)
-            took_s = self._clock() - start_s
+            took_s = self.clock() - start_s
             with self._lock:
                 if is_timed and not self._is_overlapped:
                     self._samples_s[is_placed].append(took_s)
@@ -150,7 +141,7 @@ class Trial:
         with self._lock:
             if self.verdict is None and not self._running:
                 self._leave()
-                self._placed = self._placed or self._place()
+                self._placed = self._placed or self.place()
                 self.verdict = Verdict(is_used=True)
 
     def _go_on(self) -> None:
@@ -168,7 +159,7 @@ class Trial:
             is_used = clearly_slower(unplaced_s, placed_s)
             self._leave()
             if not is_used:
-                self._move_back()
+                self.move_back()
                 self._placed = None
             medians_s = (float(np.median(placed_s)), float(np.median(unplaced_s)))
             self.verdict = Verdict(is_used, *medians_s, load=self._load.share)
@@ -178,7 +169,7 @@ class Trial:
                     return
                 _with_plan.add(self)
             try:
-                self._placed = self._place()
+                self._placed = self.place()
             except BaseException:
                 self._leave()
                 raise

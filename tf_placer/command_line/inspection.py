@@ -48,10 +48,9 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       ``timed_at_s`` as in summary.json; ``audit``, None where the plan did not run. Times are seconds, None where they
       are not known.
     """
-    log = Log(console)
     import_meanwhile(request.cluster)
     count = 1 + len(request.cluster.devices)
-    with log:
+    with Log(console) as log:
         forecast = Forecast(request, log)
         log.announce([*forecast.reading(), *forecast.timing(count, " while the graph is built")])
         whole = read(request, log, lambda _, problem: Placement.from_plan(plan, problem))
@@ -104,8 +103,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
 def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
     """Prints and returns the profile of a program on the live cluster, measured or kept; JSON in seconds."""
-    log = Log(console)
-    with log:
+    with Log(console) as log:
         log.announce(Forecast(request, log).reading())
         compile_simulator(log)
         with log.phase(BUILD):
@@ -167,8 +165,8 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
       smallest of some plain plans over all takes; ``batch``, ``largest_on_one``, ``largest_on_all`` and
       ``largest_recomputed``, all None for a program without a batch, which ``why_no_batch`` explains.
     """
-    log, request = Log(console), dataclasses.replace(request, costs="analytic")
-    with log:
+    request = dataclasses.replace(request, costs="analytic")
+    with Log(console) as log:
         batches = log.expected(_BATCHES, _BATCHES_S, f"batches of {request.source.name}")
         log.announce([*Forecast(request, log).reading(), batches])
         form, cluster = read(request, log), request.cluster
@@ -223,8 +221,7 @@ def explain(
         if name not in names:
             raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
-    log = Log(console)
-    with log:
+    with Log(console) as log:
         log.announce(Forecast(request, log).reading())
         form = read(request, log, check)
     item, problem = form.item, _as_searched(form.problem, plan)

@@ -22,6 +22,7 @@ from tf_placer.transform.fusion import savings
 SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
 _OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
 _OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
+_SENTENCES = (Note.WHY_NOT_SPLIT, Note.MEASURED_ON, Note.FUSED)
 _OF_MEMORY = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
 META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
 NODE_DATA = "model_explorer.json"  # where it is asked for
@@ -90,7 +91,12 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         rivals.append(written)
     main = outcome.forms[0]
     single = outcome.named(SINGLE) if main.parts > 1 else None  # a plan in parts has searched another program
-    data = {
+    parallel = [
+        {**_timed(outcome, plan), "peak_bytes": plan.peak_bytes, "status": plan.status.name}
+        for plan in outcome.rows
+        if plan.name == DATA_PARALLEL
+    ]
+    return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
         "method": outcome.method,
@@ -105,8 +111,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         **{clock.field: row.seconds(clock) for clock in Clock if clock is not Clock.SIMULATED},
         "gain": None if gained is None else gained.as_data(),
         "rows": [_timed(outcome, plan) for plan in outcome.rows],
-        "load": outcome.notes.get(Note.LOAD),
-        "timed_at_s": outcome.notes.get(Note.TIMED_AT_S),
+        **{note.value: outcome.notes.get(note) for note in (Note.LOAD, Note.TIMED_AT_S)},
         "lower_bound_s": main.lower_bound_s,
         "lower_bounds": {f"{name}_s": bound_s for name, bound_s in main.bounds.items()},
         "tightest_bound": main.tightest_bound,
@@ -127,10 +132,8 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "search_s": written.search_s,
         "interrupted": search.interrupted,
         "recommended": outcome.recommended.name,
-        DATA_PARALLEL: None,
-        "why_not_split": outcome.notes.get(Note.WHY_NOT_SPLIT, ""),
-        "measured_on": outcome.notes.get(Note.MEASURED_ON, ""),
-        "fused": outcome.notes.get(Note.FUSED, ""),
+        DATA_PARALLEL: parallel[0] if parallel else None,
+        **{note.value: outcome.notes.get(note, "") for note in _SENTENCES},
         "schedule": outcome.schedule,
         "savings": dataclasses.asdict(savings(outcome.placement.problem, outcome.placement.cluster_of_op)),
         "forms": [
@@ -142,10 +145,6 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         "estimated_sizes": problem.estimated_sizes,
         **_sought(outcome),
     }
-    for parallel in [timed for timed in outcome.rows if timed.name == DATA_PARALLEL][:1]:
-        data[DATA_PARALLEL] = _timed(outcome, parallel)
-        data[DATA_PARALLEL] |= {"peak_bytes": parallel.peak_bytes, "status": parallel.status.name}
-    return data
 
 
 def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
