@@ -34,7 +34,7 @@ JOURNEY = (
     *(f"planning/{name}" for name in ("request", "find", "forecast", "log")),
     *(f"planning/{name}" for name in ("live", "forms", "fusing", "outcome")),
     *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
-    *(f"report/{name}" for name in ("files", "sentences", "views")),
+    *(f"report/{name}" for name in ("sentences", "views")),
 )  # fmt: skip
 # Names of variables that say nothing of what they hold.
 _NAMELESS = re.compile(

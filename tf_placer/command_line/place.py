@@ -26,8 +26,14 @@ from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
 from tf_placer.planning.request import Flags
 from tf_placer.problem.pins import pins_of_each
 from tf_placer.problem.placement import PlanFile
-from tf_placer.report.files import META_GRAPH, META_GRAPH_TEXT, SAVED_MODEL, summary, write_report
-from tf_placer.report.views import print_report
+from tf_placer.report.views import (
+    META_GRAPH,
+    META_GRAPH_TEXT,
+    SAVED_MODEL,
+    print_report,
+    summary,
+    write_report,
+)
 from tf_placer.rewrite.rewrite import place_meta_graph
 from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file, plans_in
 from tf_placer.search import methods

@@ -29,9 +29,8 @@ from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.report.files import META_GRAPH, summary
 from tf_placer.report.sentences import split_batch_sentences
-from tf_placer.report.views import print_report
+from tf_placer.report.views import META_GRAPH, print_report, summary
 from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
