@@ -29,7 +29,6 @@ from tf_placer.planning import forecast
 from tf_placer.planning.find import find, put_in_parts
 from tf_placer.planning.forecast import Forecast, Program, Request
 from tf_placer.planning.forms import Form
-from tf_placer.planning.fusing import fused_here
 from tf_placer.planning.live import raced_anew, workers
 from tf_placer.planning.log import Log, Phase
 from tf_placer.planning.outcome import (
@@ -141,19 +140,13 @@ def _plan_of(
     before_search: Callable[[Problem], None],
 ) -> Outcome:
     """The plan that was kept, or that of a search, which is announced once it is clear that no kept plan saves it."""
-    item, cluster = request.source.item(), request.cluster
-    is_timed = cluster.is_live and item.runs_standalone
-
-    # The function stays in this process then, and clusters alone are searched.
-    only_fuses = config.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
-    fusing = [Phase(forecast.FUSE, share=1.0)] if only_fuses else None
-    profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
+    item = request.source.item()
+    is_timed = request.cluster.is_live and item.runs_standalone
+    profiling_s = awaited_s(item, request.cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
         profiling = Phase(forecast.PROFILE, profiling_s, is_once=True)
         note = "Profiles are kept: later calls need none of that time."
-        log.announce(
-            [*forecast.compiling(log), profiling, *(fusing or Forecast(request, log).finding())], note
-        )
+        log.announce([*forecast.compiling(log), profiling, *Forecast(request, log).finding()], note)
         forecast.compile_simulator(log)
     with log.phase(forecast.PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
@@ -181,19 +174,14 @@ def _plan_of(
         elif config.keep_unplaced and not kept.is_worth_it:
             end_unused()
         return kept
-    phases = [*forecast.compiling(log), *(fusing or Forecast(request, log, whole).finding())]
+    phases = [*forecast.compiling(log), *Forecast(request, log, whole).finding()]
     announce = log.expect if profiling_s else log.announce
     announce([*phases, Phase(_APPLY, _APPLY_S)])
     began_s = time.monotonic()
     before_search(whole.problem)  # a trial of what the caller does with the plan, and as long as that
     log.expect([*phases, Phase(_APPLY, time.monotonic() - began_s)])
     kept = None if config.refresh else kept
-    if only_fuses:
-        forecast.compile_simulator(log)
-        with log.phase(forecast.FUSE) as seconds:
-            outcome = fused_here(item, whole.problem, seconds)
-    else:
-        outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
+    outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
     plan = _lasting(request, config, key, log, outcome, kept)
     keep(plan, config)
     return plan
@@ -225,8 +213,10 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
 
     Raises InputError where the plan of least memory does not run.
     """
+    if Note.WHY in outcome.notes:
+        return outcome
     written, runs = outcome.written, forecast.runs_live(request, whole)
-    assert written.search is not None  # it was found
+    assert written.search is not None  # it was found in the simulator
     if least := written.search.least_memory:
         if runs and written.measured_s is None:
             raise InputError(
@@ -240,8 +230,6 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
         )
         notes: dict[Note, Any] = {Note.WHY: why} | ({Note.TIMED_AT_S: time.time()} if runs else {})
         return outcome.noted(notes)
-    if runs:
-        return outcome
     assert whole.item is not None  # it was traced
     why = (
         f"the fastest in the simulator; {whole.item.why_not_standalone or 'these devices are not for timing'}"

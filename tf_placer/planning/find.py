@@ -22,7 +22,7 @@ from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning import forecast
 from tf_placer.planning.forecast import Forecast, Request
 from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
-from tf_placer.planning.fusing import with_measured_clusters, with_simulated_clusters
+from tf_placer.planning.fusing import fused_here, with_measured_clusters, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
 from tf_placer.planning.log import Log, roughly
 from tf_placer.planning.outcome import (
@@ -154,19 +154,26 @@ def find(
     """
     forecast.compile_simulator(log)
     make_parts = make_parts or (lambda: put_in_parts(request, whole, log))
+    begin = None  # where searches begin: methods decide devices alone
+    if kept is not None:
+        begin = Placement(kept.placement.problem, kept.placement.device_of_unit)
     outcome = None
     try:
-        if request.compared:
+        if forecast.fuses_here(request):
+            with log.phase(forecast.FUSE) as seconds:
+                outcome = fused_here(whole, seconds)
+        elif request.compared:
             outcome = _compared(request, whole, log)
         elif forecast.is_given(request, whole):
             outcome = _given(request, whole, log)
         elif request.objective.is_memory:
-            outcome = _least_memory(request, whole, log, kept)
+            outcome = _least_memory(request, whole, log, begin)
         elif forecast.runs_live(request, whole):
             with workers(request, whole, log) as timing:
-                outcome = _measured_live(request, timing, log, kept, make_parts)
+                outcome = _measured_live(request, timing, log, begin, make_parts)
         else:
-            outcome = _simulated(request, whole, log, kept, make_parts)
+            forms = [whole] if kept is None else [whole, kept.form]
+            outcome = _simulated(request, forms, log, begin, make_parts)
             if request.fuse and not outcome.search.interrupted:
                 with log.phase(forecast.FUSE):
                     outcome = with_simulated_clusters(outcome)
@@ -182,13 +189,13 @@ def find(
 
 
 def _simulated(
-    request: Request, whole: Form, log: Log, kept: Outcome | None, make_parts: MakeParts
+    request: Request, forms: list[Form], log: Log, begin: Placement | None, make_parts: MakeParts
 ) -> Outcome:
     """The fastest plan in the simulator, of the batch whole or in parts."""
+    whole, method, spec = forms[0], request.method, methods.find(request.method)
     if request.cluster.is_live and whole.item is not None:
         why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
         log.tell(f"{why} What follows is the simulator's word alone.")
-    method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
     splits, is_ended = log.is_ahead(forecast.SPLIT_STAGE), False
     why_whole = _left_out_parts(request, whole, log)
     with log.phase(forecast.AT_ONCE):
@@ -212,7 +219,7 @@ def _simulated(
                 anew = fitted, _candidate(request, fitted, log, method, budget, start)
             except KeyboardInterrupt:
                 is_ended = True
-    rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
+    rows = [searched, *plain]
     try:
         if splits and not is_ended and not _is_interrupted(rows):
             why_whole = _search_in_parts(request, forms, rows, log, make_parts)
@@ -246,11 +253,6 @@ def _simulated(
         asked=searched.name,
         notes={Note.WHY_NOT_SPLIT: "" if any(form.split is not None for form in forms) else why_whole},
     )
-
-
-def _begin_of(kept: Outcome | None) -> Placement | None:
-    """The kept plan where searches begin: methods decide devices alone."""
-    return None if kept is None else Placement(kept.placement.problem, kept.placement.device_of_unit)
 
 
 def _search_in_parts(
@@ -397,19 +399,17 @@ def _given(request: Request, whole: Form, log: Log) -> Outcome:
     return _outcome_of_first(request, form, log, rows, request.cluster.is_live)
 
 
-def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
-    """The plan of least memory within the slow-down; the search begins nowhere, so a kept plan is held against it."""
-    method, begin = request.method, _begin_of(kept)
+def _least_memory(request: Request, whole: Form, log: Log, kept: Placement | None) -> Outcome:
+    """The plan of least memory within the slow-down; the search begins nowhere, but is compared with a kept plan."""
+    method = request.method
     with log.phase(forecast.AT_ONCE):
         plain = [_candidate(request, whole, log, name, _FEW) for name in forecast.constructive(method)]
     with log.phase(forecast.searching(method)) as seconds:
         row = _candidate(request, whole, log, method, request.budget_in(seconds), objective=request.objective)
-    if begin is not None and row.search is not None and row.search.least_memory is not None:
+    if kept is not None and row.search is not None and row.search.least_memory is not None:
         least = row.search.least_memory
-        result = evaluate_given(whole.problem, begin.decisions, method)
-        devices = request.cluster.devices
-        peak_bytes = np.array([[result.peak_bytes[device.name] for device in devices]])
-        share = float(fullest_share(request.cluster, peak_bytes)[0])
+        result = evaluate_given(whole.problem, kept.decisions, method)
+        share = float(fullest_share(request.cluster, np.array([[*result.peak_bytes.values()]]))[0])
         most_s = (1 + request.objective.slow_down) * least.fastest.runtime_s
         if share < least.share and result.runtime_s <= most_s:
             least = dataclasses.replace(least, share=share)
@@ -472,7 +472,7 @@ def _traced(request: Request, row: Timed, timing: Timing, log: Log) -> Timed:
 
 
 def _measured_live(
-    request: Request, timing: Timing, log: Log, kept: Outcome | None, make_parts: MakeParts
+    request: Request, timing: Timing, log: Log, begin: Placement | None, make_parts: MakeParts
 ) -> Outcome:
     """What a live search recommends, with clusters where these are asked for and faster.
 
@@ -480,7 +480,7 @@ def _measured_live(
     """
     why_whole = _left_out_parts(request, timing.whole, log)
     tried = make_parts if log.is_ahead(forecast.SPLIT_STAGE) else None
-    outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=tried)
+    outcome = search_live(request, timing, log, start=begin, make_parts=tried)
     with log.phase(forecast.RACE):
         written, searched = outcome.written, outcome.named(request.method)
         if request.write == METHOD:

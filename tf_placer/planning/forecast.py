@@ -195,6 +195,12 @@ def is_given(request: Request, whole: Form | None) -> bool:
     return bool((whole.problem.allowed.sum(axis=1) == 1).all())
 
 
+def fuses_here(request: Request) -> bool:
+    """True for a function that stays in this process, on its one device: clusters alone are searched."""
+    cluster = request.cluster
+    return request.is_call and request.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
+
+
 def compiling(log: Log) -> list[Phase]:
     """The C++ ops compiled: an installed package has none until its first use. Nothing where they are there."""
     return [] if is_built() else [log.expected(COMPILE, _COMPILE_S, "compiling the ops", is_once=True)]
@@ -254,6 +260,8 @@ class Forecast:
         """Phases of ``find``, in their order."""
         request = self._request
         is_live, runs = request.cluster.is_live, runs_live(request, self._whole)
+        if fuses_here(request):
+            return [Phase(FUSE, share=1.0)]
         rule_s = _AT_ONCE_S + _S_PER_OP * self._ops
         at_once = self._log.expected(AT_ONCE, rule_s, f"{AT_ONCE} for {request.source.name}")
         if request.compared:

@@ -46,6 +46,7 @@ from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 START = "start"  # what proposed a plan that was there before the search
+_OF_SEARCH = ("found_by", "evaluations", "search_s")
 _FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 
 MakeParts = Callable[[], Form | str]
@@ -231,10 +232,8 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    config = config or Forecast(request, log, timing.whole).config
-    live = _LiveSearch(request, timing, log, config, start)
-    with interrupt.stoppable():
-        live.run(make_parts)
+    live = _LiveSearch(request, timing, log, config or Forecast(request, log, timing.whole).config, start)
+    live.run(make_parts)
     return live.outcome()
 
 
@@ -247,10 +246,6 @@ def _standing(trial: Timed) -> tuple[bool, float]:
     """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
     assert trial.measured_s is not None, "it ran"
     return trial.raced_s is None, trial.raced_s or trial.measured_s
-
-
-def _found_in(search: SearchResult) -> dict[str, Any]:
-    return {field: getattr(search, field) for field in ("found_by", "evaluations", "search_s")}
 
 
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
@@ -415,7 +410,7 @@ class _LiveSearch:
             self._is_interrupted = result.interrupted
         with self._phase(forecast.MEASURE):
             plan = Placement.from_decisions(form.form.problem, result.placement.decisions)
-            self._measure_new(Timed(name, plan, **_found_in(result)))
+            self._measure_new(Timed(name, plan, **{field: getattr(result, field) for field in _OF_SEARCH}))
         return result
 
     def _measure_new(self, trial: Timed) -> None:
@@ -528,8 +523,9 @@ class _LiveSearch:
         candidates = [trial for trial in ran if trial.name == method]
         for name, result in self._searches:
             if name == method:
+                of_search = {field: getattr(result, field) for field in _OF_SEARCH}
                 candidates += [
-                    dataclasses.replace(trial, name=method, **_found_in(result))
+                    dataclasses.replace(trial, name=method, **of_search)
                     for trial in ran
                     if trial.name != method and is_same_plan(_plan(trial), result.placement)
                 ]

@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import rich.console
 import rich.live
@@ -127,8 +127,12 @@ class Log:
             lengths[phase.name] = None if this_s is None or before_s is None else before_s + this_s
         lengths_s = [seconds for seconds in in_budget.values() if seconds is not None]
         total = roughly(sum(lengths_s), len(lengths_s) == len(in_budget))
-        line = f"This takes {total}: {_list(in_budget)}." if total else "Duration unknown."
-        also = f"Once, and not in that: {_list(once)}." if once else ""
+        listed, listed_once = (
+            ", ".join(f"{name} {about(seconds)}" for name, seconds in lengths.items())
+            for lengths in (in_budget, once)
+        )
+        line = f"This takes {total}: {listed}." if total else "Duration unknown."
+        also = f"Once, and not in that: {listed_once}." if once else ""
         self.tell(" ".join(sentence for sentence in (line, also, note) if sentence))
 
     @contextlib.contextmanager
@@ -283,10 +287,6 @@ class Log:
         wait = roughly(self.remaining_s, is_known)
         text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {wait} left' if wait else ''}"
         return rich.text.Text(text, no_wrap=True)
-
-
-def _list(seconds_of_name: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {about(seconds)}" for name, seconds in seconds_of_name.items())
 
 
 def roughly(seconds: float, is_all: bool = True) -> str:
