@@ -21,9 +21,8 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line.place import place
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
-from tf_placer.report.files import write_report
 from tf_placer.report.sentences import headline
-from tf_placer.report.views import print_report
+from tf_placer.report.views import print_report, write_report
 from tf_placer.search.methods import DEFAULT, Budget
 
 _DESCRIBED_S = flags.DEFINE_float(

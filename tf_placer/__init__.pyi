@@ -8,11 +8,11 @@ from tf_placer.evaluation.simulated import Measurement as Measurement
 from tf_placer.evaluation.simulated import SimulatedEvaluator as SimulatedEvaluator
 from tf_placer.evaluation.simulated import Status as Status
 from tf_placer.graph.item import Item as Item
-from tf_placer.presentation.chrome_trace import write_timeline as write_timeline
 from tf_placer.problem.analytic_problem import pinned as pinned
 from tf_placer.problem.placement import Decisions as Decisions
 from tf_placer.problem.placement import Placement as Placement
 from tf_placer.problem.problem import Problem as Problem
+from tf_placer.report_page.page import write_timeline as write_timeline
 from tf_placer.rewrite.load_saved_model import load_saved_model as load_saved_model
 from tf_placer.rewrite.placed_function import placed_function as placed_function
 from tf_placer.rewrite.rewrite import apply_placement as apply_placement

@@ -38,7 +38,7 @@ from tf_placer.command_line.check_flags import (
 from tf_placer.command_line.list_workloads import list_workloads
 from tf_placer.command_line.run_script import run_script
 from tf_placer.planning.log import begins_at, begun_s, process_start_s
-from tf_placer.planning.request import COMMANDS, PASSED_ON, Flags
+from tf_placer.planning.request import COMMANDS, EXAMPLES, PASSED_ON, Flags
 from tf_placer.search import methods
 from tf_placer.version import VERSION
 from tf_placer.workers.fork_server import workers_opened
@@ -82,7 +82,7 @@ def _run(options: Flags, console: rich.console.Console) -> Any:
         return {"shell": options.shell, "script": script}
     with HEARTBEAT.showing(console, lambda: "loading TensorFlow"):
         native_log.load_tensorflow()
-        from tf_placer.command_line.run_command import RUN_OF_COMMAND  # TensorFlow with it
+        from tf_placer.command_line.place import RUN_OF_COMMAND  # TensorFlow with it
 
         return RUN_OF_COMMAND[options.command](options, console)
 
@@ -148,9 +148,7 @@ def _help_of(argv: Sequence[str]) -> str | None:
     name = next((word for word in argv if word in COMMANDS), None)
     if name is not None:
         return help_text(name)
-    usage = (
-        f"usage: tf-placer COMMAND --flag=value\n\nexample:\n  tf-placer place {COMMANDS['place'].example}"
-    )
+    usage = f"usage: tf-placer COMMAND --flag=value\n\nexample:\n  tf-placer place {EXAMPLES['place']}"
     commands = [f"  {name:<10} {command.help}" for name, command in COMMANDS.items()]
     return "\n".join([usage, "", "commands (COMMAND --help says more):", *commands])
 

@@ -30,12 +30,11 @@ SLACK = 0.01
 # Files that a reader opens, in this order, to follow one request of `place` from the command line to its page.
 JOURNEY = (
     "__main__",
-    *(f"command_line/{name}" for name in ("check_flags", "request", "run_command")),
-    "command_line/place",
+    *(f"command_line/{name}" for name in ("check_flags", "request", "place")),
     *(f"planning/{name}" for name in ("request", "find", "forecast", "log")),
     *(f"planning/{name}" for name in ("live", "forms", "fusing", "outcome")),
     *(f"search/{name}" for name in ("search", "round", "recorder", "combinators")),
-    *(f"report/{name}" for name in ("files", "sentences", "views")),
+    *(f"report/{name}" for name in ("sentences", "views")),
 )  # fmt: skip
 # Names of variables that say nothing of what they hold.
 _NAMELESS = re.compile(

@@ -21,7 +21,7 @@ from tools.module_map import (
 MAX_FUNCTION_LINES = 80
 _FLAG_MODULES = (
     "tf_placer.__main__",
-    *(f"tf_placer.command_line.{name}" for name in ("check_flags", "request", "run_command")),
+    *(f"tf_placer.command_line.{name}" for name in ("check_flags", "request", "place")),
 )
 SHAPELESS_NAMES = {"utils", "util", "common", "helpers", "helper", "misc"}
 

@@ -13,7 +13,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.cluster import device as cluster_file
 from tf_placer.command_line.check_flags import parse
 from tf_placer.planning.request import options_of
-from tf_placer.report.files import RESULTS
+from tf_placer.report.views import RESULTS
 
 PAGE = pathlib.Path("docs") / "command_line.md"
 

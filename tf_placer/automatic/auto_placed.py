@@ -17,7 +17,6 @@ import tensorflow as tf
 from colocation import tensorflow_internals as internals
 from colocation.tensorflow_internals import ConcreteFunction, Function, WrappingFunction
 from tf_placer.automatic.config import AutoPlaceConfig, Settings
-from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, placed_signature
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, told
@@ -205,17 +204,14 @@ class AutoPlaced(WrappingFunction):
                     self._tell(one_line(error), error)
 
     def _settle(self, concrete: ConcreteFunction) -> None:
-        """Applies the verdict of a trial, if there is one, and keeps it for later processes."""
+        """Applies the verdict of a trial, if there is one."""
         signature = self._signatures[id(concrete)]
         if signature.trial is None or signature.trial.verdict is None:
             return
         with _PLACING:
             if self._signatures[id(concrete)] is not signature:
                 return  # by another thread
-            settled = self._signatures[id(concrete)] = signature.settled()
-        assert settled.plan is not None  # it was tried
-        if settled.plan.written.called_s is not None:
-            keep(settled.plan, self._config)
+            settled = self._signatures[id(concrete)] = signature.settled(self._config)
         self._tell_of_the_plan(settled)
 
     def _tell_of_the_plan(self, signature: Signature) -> None:
@@ -266,7 +262,8 @@ class AutoPlaced(WrappingFunction):
         texts = [f"{name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
         sections = list[Section]()
         for number, signature in enumerate(self._signatures.values(), 1):
-            if (outcome := signature.shown(split_batch)) is not None:
+            outcome = signature.beside_splitting if split_batch else signature.plan
+            if outcome is not None:
                 if page is not None:
                     sections.append(section_of_plan(name, number, outcome, signature.is_used))
                 texts.append("\n".join([plan_report(name, outcome, signature.is_used), *signature.staying]))

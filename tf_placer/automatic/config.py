@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Literal, TypedDict
 
 from tf_placer.base import arguments
@@ -177,9 +177,3 @@ class AutoPlaceConfig:
         cluster = limited(_LIMIT, cluster, self.memory_limit)
         is_one_cpu = cluster.kind == "local" and [device.type for device in cluster.devices] == ["CPU"]
         return Cluster.logical(1) if self.fuse and is_one_cpu else cluster
-
-    def with_pins_for(self, op_names: Sequence[str], others: Sequence[Sequence[str]]) -> AutoPlaceConfig:
-        """The same for one signature, without pins that are about ``others``, op names of other signatures, alone."""
-        pins = [Pin(ops, device) for ops, device in self.pins.items()]
-        pins = [pin for pin in pins if pin.matching(op_names) or not any(map(pin.matching, others))]
-        return dataclasses.replace(self, pins={pin.ops: pin.device for pin in pins})

@@ -29,7 +29,6 @@ from tf_placer.planning import forecast
 from tf_placer.planning.find import find, put_in_parts
 from tf_placer.planning.forecast import Forecast, Program, Request
 from tf_placer.planning.forms import Form
-from tf_placer.planning.fusing import fused_here
 from tf_placer.planning.live import raced_anew, workers
 from tf_placer.planning.log import Log, Phase
 from tf_placer.planning.outcome import (
@@ -100,10 +99,18 @@ def find_plan(
       as_it_is: the program before its batch was put in parts, where the item is of so many as were asked for.
 
     Raises:
-      InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there.
+      InputError: the cluster cannot run the program, nothing fits, or what is pinned or fixed cannot be there; a plan
+        that is given is for another program or batch, or has a fixed op elsewhere.
     """
     if config.plan is not None:
-        return outcome_of_file(item, cluster, PlanFile.read(config.plan), fixed or {})
+        plan = PlanFile.read(config.plan)  # names of ops there may be those of an equal program
+        problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed or {})
+        placement = Placement.from_plan(plan, problem)
+        singles = (problem.everything_on(device) for device in range(problem.num_devices))
+        best = fastest([Timed.simulated(SINGLE, Placement(problem, single)) for single in singles])
+        row = Timed(SINGLE, simulated_s=None if best is None else best.simulated_s)
+        notes = {Note.WHY: f"it is the plan of {plan.source}"}
+        return Outcome(Form(problem, item), Timed.simulated(PLAN, placement), (row,), notes=notes)
     if cluster.is_live and not item.runs_standalone and (config.keep_unplaced or config.fuse):
         raise InputError(
             f"it cannot be timed on workers, because {item.why_not_standalone}; keep_unplaced=False takes the "
@@ -127,8 +134,7 @@ def find_plan(
         profiles=Cache(is_anew=config.refresh),
         is_call=True,
     )
-    log = Log(console or rich.console.Console(quiet=True), request.whole_s)
-    with log:
+    with Log(console or rich.console.Console(quiet=True), request.whole_s) as log:
         return _plan_of(request, config, fixed or {}, log, before_search)
 
 
@@ -140,19 +146,13 @@ def _plan_of(
     before_search: Callable[[Problem], None],
 ) -> Outcome:
     """The plan that was kept, or that of a search, which is announced once it is clear that no kept plan saves it."""
-    item, cluster = request.source.item(), request.cluster
-    is_timed = cluster.is_live and item.runs_standalone
-
-    # The function stays in this process then, and clusters alone are searched.
-    only_fuses = config.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
-    fusing = [Phase(forecast.FUSE, share=1.0)] if only_fuses else None
-    profiling_s = awaited_s(item, cluster, cache=request.profiles) if is_timed else 0.0
+    item = request.source.item()
+    is_timed = request.cluster.is_live and item.runs_standalone
+    profiling_s = awaited_s(item, request.cluster, cache=request.profiles) if is_timed else 0.0
     if profiling_s:
         profiling = Phase(forecast.PROFILE, profiling_s, is_once=True)
         note = "Profiles are kept: later calls need none of that time."
-        log.announce(
-            [*forecast.compiling(log), profiling, *(fusing or Forecast(request, log).finding())], note
-        )
+        log.announce([*forecast.compiling(log), profiling, *Forecast(request, log).finding()], note)
         forecast.compile_simulator(log)
     with log.phase(forecast.PROFILE):
         whole = _described(request, item, fixed, config.respect_devices)
@@ -180,21 +180,15 @@ def _plan_of(
         elif config.keep_unplaced and not kept.is_worth_it:
             end_unused()
         return kept
-    phases = [*forecast.compiling(log), *(fusing or Forecast(request, log, whole).finding())]
+    phases = [*forecast.compiling(log), *Forecast(request, log, whole).finding()]
     announce = log.expect if profiling_s else log.announce
     announce([*phases, Phase(_APPLY, _APPLY_S)])
     began_s = time.monotonic()
     before_search(whole.problem)  # a trial of what the caller does with the plan, and as long as that
     log.expect([*phases, Phase(_APPLY, time.monotonic() - began_s)])
     kept = None if config.refresh else kept
-    if only_fuses:
-        forecast.compile_simulator(log)
-        with log.phase(forecast.FUSE) as seconds:
-            outcome = fused_here(item, whole.problem, seconds)
-    else:
-        outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
-    plan = _lasting(request, config, key, log, outcome)
-    plan = plan if kept is None else _with_what_was_known(plan, kept)
+    outcome = _with_reason(request, whole, find(request, whole, log, kept, make_parts))
+    plan = _lasting(request, config, key, log, outcome, kept)
     keep(plan, config)
     return plan
 
@@ -225,8 +219,10 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
 
     Raises InputError where the plan of least memory does not run.
     """
+    if Note.WHY in outcome.notes:
+        return outcome
     written, runs = outcome.written, forecast.runs_live(request, whole)
-    assert written.search is not None  # it was found
+    assert written.search is not None  # it was found in the simulator
     if least := written.search.least_memory:
         if runs and written.measured_s is None:
             raise InputError(
@@ -240,8 +236,6 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
         )
         notes: dict[Note, Any] = {Note.WHY: why} | ({Note.TIMED_AT_S: time.time()} if runs else {})
         return outcome.noted(notes)
-    if runs:
-        return outcome
     assert whole.item is not None  # it was traced
     why = (
         f"the fastest in the simulator; {whole.item.why_not_standalone or 'these devices are not for timing'}"
@@ -251,22 +245,37 @@ def _with_reason(request: Request, whole: Form, outcome: Outcome) -> Outcome:
 
 
 def _lasting(
-    request: Request, config: AutoPlaceConfig, key: Mapping[str, str], log: Log, outcome: Outcome
+    request: Request,
+    config: AutoPlaceConfig,
+    key: Mapping[str, str],
+    log: Log,
+    outcome: Outcome,
+    before: Outcome | None,
 ) -> Outcome:
-    """What is kept of an outcome, with the searches behind it."""
+    """What is kept of an outcome, with the searches behind it and behind the kept plan that these began with.
+
+    Where that is the same plan, what a trial said of it holds.
+    """
     search, searches = outcome.written.search, outcome.searches
     if search is not None and not searches:
         # Within the slow-down memory is what falls.
         searches = (search if search.least_memory is None else search.least_memory.fastest,)
-    searched: tuple[tuple[str, float, float], ...] = ()
+    searched = [] if before is None or before.kept is None else [*before.kept.searched]
     if search is None or not search.interrupted:
         given_s = log.had_s(forecast.searching(request.method))[0] or log.had_s(forecast.FUSE)[0]
-        searched = ((request.method, config.budget_s, min(given_s, config.budget_s)),)
+        searched.append((request.method, config.budget_s, min(given_s, config.budget_s)))
     progress = [(f"{search.method}, search {i}", *search.progress) for i, search in enumerate(searches, 1)]
     if config.tries_parts and request.objective.is_memory:
         why_whole = "The batch is not split: parts='auto' is for objective='time'."
         outcome = outcome.noted({Note.WHY_NOT_SPLIT: why_whole})
-    return lasting(outcome, Kept(key, searched, progress))
+    plan = lasting(outcome, Kept(key, searched, progress))
+    as_it_is = None if before is None else before.named(AS_IT_IS)
+    if before is None or as_it_is is None or why_measured_again(before):
+        return plan
+    placed_s, unplaced_s = before.written.called_s, as_it_is.called_s
+    if placed_s is None or unplaced_s is None or not is_same_plan(plan.placement, before.placement):
+        return plan
+    return plan.tried(before.is_worth_it, placed_s, unplaced_s, before.notes.get(Note.LOAD))
 
 
 def _measured_again(request: Request, whole: Form, log: Log, kept: Outcome) -> Outcome:
@@ -302,19 +311,6 @@ def keep(plan: Outcome, config: AutoPlaceConfig) -> None:
 
 def _cache(config: AutoPlaceConfig) -> Cache:
     return Cache(pathlib.Path(config.cache_dir) if config.cache_dir else user_cache_folder() / "plans")
-
-
-def _with_what_was_known(plan: Outcome, kept: Outcome) -> Outcome:
-    """A plan that a search gave which began with a kept one; where it is the same, what a trial said holds."""
-    assert plan.kept is not None and kept.kept is not None  # searches found both
-    searched = (*kept.kept.searched, *plan.kept.searched)
-    plan = dataclasses.replace(plan, kept=plan.kept._replace(searched=searched))
-    as_it_is, placed_s = kept.named(AS_IT_IS), kept.written.called_s
-    unplaced_s = None if as_it_is is None else as_it_is.called_s
-    is_known = is_same_plan(plan.placement, kept.placement) and not why_measured_again(kept)
-    if not is_known or placed_s is None or unplaced_s is None:
-        return plan
-    return plan.tried(kept.is_worth_it, placed_s, unplaced_s, kept.notes.get(Note.LOAD))
 
 
 def _key(problem: Problem, config: AutoPlaceConfig) -> dict[str, str]:
@@ -418,23 +414,6 @@ def from_json(form: Form, data: Any, key: Mapping[str, str]) -> Outcome:
         correction=correction,
         kept=Kept(key, searched, data["progress"], is_from_cache=True),
     )
-
-
-def outcome_of_file(item: Item, cluster: Cluster, plan: PlanFile, fixed: Mapping[int, int]) -> Outcome:
-    """The outcome for a function's plan that is given as a file; names of ops there may be those of an equal program.
-
-    ``fixed``: op -> device, both as positions, of ops that must be there.
-
-    Raises:
-      InputError: the plan is for another program or batch, or has a fixed op elsewhere.
-    """
-    problem = with_fixed_ops(item, analytic_problem(item, cluster), fixed)
-    placement = Placement.from_plan(plan, problem)
-    singles = (problem.everything_on(device) for device in range(problem.num_devices))
-    best = fastest([Timed.simulated(SINGLE, Placement(problem, single)) for single in singles])
-    row = Timed(SINGLE, simulated_s=None if best is None else best.simulated_s)
-    notes = {Note.WHY: f"it is the plan of {plan.source}"}
-    return Outcome(Form(problem, item), Timed.simulated(PLAN, placement), (row,), notes=notes)
 
 
 def why_measured_again(kept: Outcome) -> str:

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from colocation.tensorflow_internals import ConcreteFunction, call_flat, host_address_space, wait_for_ops
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import find_plan
+from tf_placer.automatic.plan import find_plan, keep
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.graph.item import Item
@@ -24,6 +24,7 @@ from tf_placer.graph.program import Splitting
 from tf_placer.planning.forms import Form, made_to_fit, split_form
 from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import Clock, Note, Outcome, with_data_parallel
+from tf_placer.problem.analytic_problem import Pin
 from tf_placer.problem.placement import Placement, PlanFile
 from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.placed_function import (
@@ -74,6 +75,7 @@ class Verdict:
     load: float | None = dataclasses.field(default=None, compare=False)
 
 
+@dataclasses.dataclass(eq=False)
 class Trial:
     """Runs a user's steps, the first ones as they are and as many more by the plan, and keeps what is faster.
 
@@ -83,35 +85,25 @@ class Trial:
     and variables move only while none runs. While another function's trial has its variables moved, this one waits.
     """
 
-    def __init__(
-        self,
-        traced: ConcreteFunction,
-        place: Callable[[], ConcreteFunction],
-        move_back: Callable[[], None],
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
-        """Begins with the unplaced function.
+    traced: ConcreteFunction  # the unplaced function, with which it begins
+    place: Callable[
+        [], ConcreteFunction
+    ]  # moves its variables to where the plan has them, and makes what runs by it
+    move_back: Callable[[], None]  # moves them to where they were before that
+    clock: Callable[[], float] = time.perf_counter
+    verdict: Verdict | None = None  # None while it runs
 
-        ``place`` moves its variables to where the plan has them, and makes the function that runs by it; ``move_back``
-        moves them to where they were before that.
-        """
-        self._traced = traced
-        self._place = place
-        self._move_back = move_back
-        self._clock = clock
-        self._lock = threading.RLock()
+    def __post_init__(self) -> None:
+        self._lock, self._load = threading.RLock(), OtherLoad()
         self._placed: ConcreteFunction | None = None
         self._begun = {False: 0, True: 0}  # steps as it is, and by the plan
         self._samples_s: dict[bool, list[float]] = {False: [], True: []}
-        self._load = OtherLoad()
-        self._running = 0
-        self._is_overlapped = False
-        self.verdict: Verdict | None = None  # None while it runs
+        self._running, self._is_overlapped = 0, False
 
     @property
     def concrete(self) -> ConcreteFunction:
         """Function that the last step ran."""
-        return self._traced if self._placed is None else self._placed
+        return self.traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
         """Runs a step on inputs of ``call_flat``; it may be timed.
@@ -128,11 +120,11 @@ class Trial:
             self._begun[is_placed] += 1
             is_timed = self.verdict is None and self._begun[is_placed] > WARMUP_STEPS
         try:
-            start_s = self._clock()
+            start_s = self.clock()
             outputs = call_flat(concrete, inputs)
             if is_timed:
                 wait_for(outputs)
-            took_s = self._clock() - start_s
+            took_s = self.clock() - start_s
             with self._lock:
                 if is_timed and not self._is_overlapped:
                     self._samples_s[is_placed].append(took_s)
@@ -149,7 +141,7 @@ class Trial:
         with self._lock:
             if self.verdict is None and not self._running:
                 self._leave()
-                self._placed = self._placed or self._place()
+                self._placed = self._placed or self.place()
                 self.verdict = Verdict(is_used=True)
 
     def _go_on(self) -> None:
@@ -167,7 +159,7 @@ class Trial:
             is_used = clearly_slower(unplaced_s, placed_s)
             self._leave()
             if not is_used:
-                self._move_back()
+                self.move_back()
                 self._placed = None
             medians_s = (float(np.median(placed_s)), float(np.median(unplaced_s)))
             self.verdict = Verdict(is_used, *medians_s, load=self._load.share)
@@ -177,7 +169,7 @@ class Trial:
                     return
                 _with_plan.add(self)
             try:
-                self._placed = self._place()
+                self._placed = self.place()
             except BaseException:
                 self._leave()
                 raise
@@ -242,12 +234,13 @@ class Signature:
             return self.concrete
         return self.fresh() if self.is_used else self.traced
 
-    def settled(self) -> Signature:
-        """The signature as its trial, which is over, has decided."""
+    def settled(self, config: AutoPlaceConfig) -> Signature:
+        """The signature as its trial, which is over, has decided; that is kept for later processes."""
         assert self.trial is not None and self.plan is not None and self.trial.verdict is not None
         verdict, plan = self.trial.verdict, self.plan
         if verdict.placed_s is not None and verdict.unplaced_s is not None:
             plan = plan.tried(verdict.is_used, verdict.placed_s, verdict.unplaced_s, verdict.load)
+            keep(plan, config)
         return dataclasses.replace(self, concrete=self.trial.concrete, plan=plan, trial=None)
 
     @property
@@ -268,17 +261,10 @@ class Signature:
             self.random_state.move_back()
         return dataclasses.replace(self, concrete=self.unplaced, trial=None, home={})
 
-    def shown(self, split_batch: bool) -> Outcome | None:
-        """The plan as reports have it, if need be beside the batch split over its devices; None without a plan."""
-        if self.item is None or self.plan is None:
-            return None
-        return self._beside_splitting if split_batch and self.splitting is None else self.plan
-
     @functools.cached_property
-    def _beside_splitting(self) -> Outcome:
+    def beside_splitting(self) -> Outcome | None:
         """The plan beside the batch split over its devices; found when a report first wants it, not in a call."""
-        assert self.plan is not None  # asked for beside a plan
-        return with_data_parallel(self.plan)
+        return self.plan if self.plan is None or self.splitting is not None else with_data_parallel(self.plan)
 
 
 def placed_signature(
@@ -306,17 +292,19 @@ def placed_signature(
     began_s = time.monotonic()
     cluster = config.chosen_cluster()
     import_meanwhile(cluster)
-    examples = [example(value, config.batch_size) for value in inputs]
-    item = Item.from_function(concrete, *examples, name=name)
+    item = Item.from_function(concrete, *(example(value, config.batch_size) for value in inputs), name=name)
     if not item.index.num_ops:  # it gives back what it is given
         return Signature(concrete, concrete)
-    config = config.with_pins_for(item.index.names, [item_of_other.index.names for item_of_other in others])
+    names, pins = item.index.names, [Pin(ops, device) for ops, device in config.pins.items()]
+    elsewhere = [pin for pin in pins if any(pin.matching(sibling.index.names) for sibling in others)]
+    pins = [pin for pin in pins if pin not in elsewhere or pin.matching(names)]
+    config = dataclasses.replace(config, pins={pin.ops: pin.device for pin in pins})
     plan_file, kept_whole = None if config.plan is None else PlanFile.read(config.plan), list[str]()
     in_memory: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] = (), ()  # done again, parked
     why_recomputed = ""
     if plan_file is not None and plan_file.splitting is not None:
         how = plan_file.splitting
-        kept_whole = [item.index.names[op] for op in how.kept_whole]
+        kept_whole = [names[op] for op in how.kept_whole]
         in_memory = how.recomputed, how.parked
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
@@ -333,7 +321,6 @@ def placed_signature(
             why_recomputed = str(unfit.choice)
             program = program.made_again(fitting, unfit.choice.origin_of)
     form, is_split = program.item, program.item is not item
-    names = item.index.names
     fixed = {form.index.id_of_name[names[op]]: device for op, device in fixed.items()}
     check_nothing_is_lost(item, cluster)
 
@@ -353,8 +340,7 @@ def placed_signature(
     # Every signature would keep a copy of every variable, and the record of its split.
     whole = kept if plan.problem.splitting is None else None
     lasting = Form(plan.problem, whole, stayed_whole=plan.form.stayed_whole, why_recomputed=why_recomputed)
-    plan = dataclasses.replace(plan, form=lasting)
-    signature = Signature(concrete, concrete, kept, plan, staying)
+    signature = Signature(concrete, concrete, kept, dataclasses.replace(plan, form=lasting), staying)
     if config.keep_unplaced and not plan.is_worth_it:
         return signature
     # Before any variable moves.
@@ -403,16 +389,15 @@ def _placed_or_tried(
         write = written if writing is None else writing.write
         return run_by_plan(concrete, item, placement, cluster, write)
 
-    def fresh() -> ConcreteFunction:
-        """The placed function that draws as if it had never run."""
-        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
-
     def take_back() -> None:
         if writing is not None:
             writing.undo()
         move_back(concrete, whole, home)
         if state is not None:
             state.move_back()
+
+    def fresh() -> ConcreteFunction:
+        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
 
     called = writing.called if writing is not None else as_it_is or concrete
     return dataclasses.replace(

@@ -17,7 +17,6 @@ from colocation import tensorflow_internals as internals
 from colocation.tensorflow_internals import ConcreteFunction, Function
 from tf_placer.automatic.auto_placed import is_from_the_program, one_line, why_a_strategy_decides
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.automatic.plan import keep
 from tf_placer.automatic.signature import Signature, Writing, example, placed_signature, wait_for
 from tf_placer.base.arguments import InputError
 from tf_placer.base.eager import outside_functions
@@ -192,8 +191,9 @@ class _Watched:
         self, function: Function, as_it_is: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
         """Runs a step, which is timed, and decides."""
-        trial = None if self._signature is None else self._signature.trial
-        if trial is not None:
+        signature = self._signature
+        trial = None if signature is None else signature.trial
+        if signature is not None and trial is not None:
             concrete, inputs = internals.trace(function, args, kwargs)
             if concrete is not self._concrete:
                 return as_it_is(*args, **kwargs)
@@ -210,7 +210,9 @@ class _Watched:
                 self._undo()
                 return as_it_is(*args, **kwargs)
             if trial.verdict is not None:
-                self._settle()
+                self.is_settled = True
+                self._signature = signature.settled(self._watcher.config)
+                self._tell_of_the_plan(self._signature)
             return outputs
         if self._watcher.plan is not None:
             initializers = internals.first_trace(function, args, kwargs)
@@ -272,19 +274,11 @@ class _Watched:
             self._watcher.say(f"{name}: its next calls are timed, as it is and by the plan")
             self.is_settled = False
         else:
-            self._tell_of_the_plan(name, signature)
+            self._tell_of_the_plan(signature)
 
-    def _settle(self) -> None:
-        assert self._signature is not None  # it was tried
-        self.is_settled = True
-        settled = self._signature = self._signature.settled()
-        assert settled.plan is not None and settled.item is not None
-        if settled.plan.written.called_s is not None:
-            keep(settled.plan, self._watcher.config)
-        self._tell_of_the_plan(settled.item.name, settled)
-
-    def _tell_of_the_plan(self, name: str, signature: Signature) -> None:
-        assert signature.plan is not None
+    def _tell_of_the_plan(self, signature: Signature) -> None:
+        assert signature.item is not None and signature.plan is not None  # it was placed
+        name = signature.item.name
         if self._label is None:
             self._watcher.say(f"{name} runs as it is: {why_not(signature.plan)}")
         else:

@@ -38,21 +38,10 @@ UNFINISHED = ".new"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 _HEADER = "header"
-# Errors of NumPy, zipfile and json for damaged bytes.
+# Errors of NumPy, zipfile and json for damaged bytes; a RuntimeError is of what is encrypted or compressed otherwise.
 _DAMAGES = (
-    ValueError,  # of JSON and of Unicode, too
-    KeyError,
-    TypeError,
-    EOFError,
-    OSError,
-    MemoryError,
-    OverflowError,
-    RecursionError,
-    NotImplementedError,  # another compression
-    RuntimeError,  # encrypted
-    SyntaxError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(ValueError, KeyError, TypeError, EOFError, OSError, MemoryError, OverflowError, RuntimeError),
+    *(SyntaxError, zipfile.BadZipFile, zlib.error),
 )
 _Value = TypeVar("_Value")
 SCHEMA_VERSION = 1  # of the JSON files

@@ -94,10 +94,7 @@ def compiled_all(libraries: Sequence[Library], is_announced: bool = False) -> li
     built_of = dict(zip(missing, _compile(missing, is_announced), strict=True)) if missing else {}
     for library, built in built_of.items():
         reasons = []
-        for folder in (
-            library.folder,
-            user_cache_folder(),
-        ):  # it moves to the first writable folder, if there is one
+        for folder in (library.folder, user_cache_folder()):  # it moves to the first writable one
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with tempfile.TemporaryDirectory(dir=folder, prefix=".build_") as scratch:

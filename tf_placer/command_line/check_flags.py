@@ -30,6 +30,7 @@ from tf_placer.fleet.address import FleetAddress, check_ray, check_reachable
 from tf_placer.planning.request import (
     ALL,
     COMMANDS,
+    EXAMPLES,
     GROUP_OF,
     PASSED_ON,
     REPEATED,
@@ -137,7 +138,7 @@ def parse(command: str, argv: Sequence[str]) -> Flags:
     needed = [name for name in about.required if not values[name]]
     missing += [f"--{name} ({options[name]['about'].rstrip('.')})" for name in needed]
     if missing:
-        example = f"for example: tf-placer {command} {about.example}"
+        example = f"for example: tf-placer {command} {EXAMPLES[command]}"
         raise InputError(f"{command} needs {', and '.join(missing)}; {example}")
     return Flags(**values, command=command, typed=frozenset(texts))
 
@@ -217,7 +218,7 @@ def help_text(command: str) -> str:
     """Text of ``COMMAND --help``."""
     about = COMMANDS[command]
     lines = [f"tf-placer {command}: {about.help}", "", "example:"]
-    lines += [f"  tf-placer {command} {about.example}".rstrip(), ""]
+    lines += [f"  tf-placer {command} {EXAMPLES.get(command, '')}".rstrip(), ""]
     options = {option.name: option.metadata for option in options_of(command)}
     needed = [f"  --{name}" for name in about.required if not options[name]["default_of"][command]]
     needed = [f"  one of {one_of_text(command)}", *needed] if about.one_of else needed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,10 @@ from tf_placer.base.arguments import InputError, nearest
 from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage, size
 from tf_placer.calibration.build_problem import calibrated, profile
 from tf_placer.calibration.refit import Correction
-from tf_placer.command_line.place import read
 from tf_placer.command_line.request import Request
 from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.graph.item import Item
+from tf_placer.planning.find import read
 from tf_placer.planning.forecast import BUILD, PROFILE, Forecast, compile_simulator, expect_profile
 from tf_placer.planning.live import timed, workers
 from tf_placer.planning.log import Log
@@ -47,10 +47,9 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
       ``timed_at_s`` as in summary.json; ``audit``, None where the plan did not run. Times are seconds, None where they
       are not known.
     """
-    log = Log(console)
     import_meanwhile(request.cluster)
     count = 1 + len(request.cluster.devices)
-    with log:
+    with Log(console) as log:
         forecast = Forecast(request, log)
         log.announce([*forecast.reading(), *forecast.timing(count, " while the graph is built")])
         whole = read(request, log, lambda _, problem: Placement.from_plan(plan, problem))
@@ -75,10 +74,13 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     clocks = [clock for clock in Clock if clock is not Clock.CALLED]
     columns = (*(clock.value for clock in clocks), "quartiles", "status")
     table = _table(f"{problem.name} on {problem.cluster.name}", "step time of", columns)
+    steps = []
     for name, row in zip(names, rows, strict=False):
         spread = " - ".join(map(milliseconds, row.spread_s)) if row.spread_s else ""
         times = [milliseconds(row.seconds(clock)) for clock in clocks]
         table.add_row(name, *times, spread, row.message or row.status.name)
+        step = {"of": name, **{clock.field: row.seconds(clock) for clock in Clock}, "spread_s": row.spread_s}
+        steps.append(step | {"status": row.status.name, "message": row.message})
     console.print(table)
     console.print(verdict, soft_wrap=True)
     audited = None
@@ -90,16 +92,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
     return {
         "workload": problem.name,
         "cluster": problem.cluster.name,
-        "steps": [
-            {
-                "of": name,
-                **{clock.field: row.seconds(clock) for clock in Clock},
-                "spread_s": row.spread_s,
-                "status": row.status.name,
-                "message": row.message,
-            }
-            for name, row in zip(names, rows, strict=False)
-        ],
+        "steps": steps,
         "verdict": verdict,
         "gain": None if outcome.gain is None else outcome.gain.as_data(),
         **{note.value: outcome.notes.get(note) for note in (Note.LOAD, Note.TIMED_AT_S)},
@@ -109,8 +102,7 @@ def measure(request: Request, plan: PlanFile, console: rich.console.Console) -> 
 
 def show_profile(request: Request, console: rich.console.Console) -> dict[str, Any]:
     """Prints and returns the profile of a program on the live cluster, measured or kept; JSON in seconds."""
-    log = Log(console)
-    with log:
+    with Log(console) as log:
         log.announce(Forecast(request, log).reading())
         compile_simulator(log)
         with log.phase(BUILD):
@@ -120,38 +112,31 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
             expect_profile(request, item, log)
             measured = profile(item, problem)
     type_of = dict(zip(item.index.names, item.index.op_types, strict=True))
+    devices: dict[str, Any] = {}
     for model, times in measured.op_times.items():
         title = f"{model}: {milliseconds(times.step_s)} a step, {len(times.op_ns)} ops measured"
         table = _table(title, "costliest ops", ("type", "time"))
-        for name in sorted(times.op_ns, key=times.op_ns.__getitem__, reverse=True)[:_COSTLIEST]:
-            table.add_row(name, type_of[name], milliseconds(times.op_ns[name] / 1e9))
+        costliest = sorted(times.op_ns.items(), key=lambda entry: -entry[1])
+        for name, nanoseconds in costliest[:_COSTLIEST]:
+            table.add_row(name, type_of[name], milliseconds(nanoseconds / 1e9))
         console.print(table)
+        ops = {name: {"type": type_of[name], "seconds": ns / 1e9} for name, ns in costliest}
+        devices[model] = {"step_s": times.step_s, "ops": ops, "unmeasured": list(times.unmeasured)}
         if times.unmeasured:
-            ops = f"{', '.join(times.unmeasured[:_UNMEASURED])}, ..."
+            names = ", ".join(times.unmeasured[:_UNMEASURED])
             why = "ops did not run under their own name and count as free"
-            console.print(f"{len(times.unmeasured)} {why}: {ops}", soft_wrap=True)
-    data: dict[str, Any] = {
-        "workload": problem.name,
-        "cluster": request.cluster.name,
-        "devices": {
-            model: {
-                "step_s": times.step_s,
-                "ops": {
-                    op: {"type": type_of[op], "seconds": ns / 1e9}
-                    for op, ns in sorted(times.op_ns.items(), key=lambda entry: -entry[1])
-                },
-                "unmeasured": list(times.unmeasured),
-            }
-            for model, times in measured.op_times.items()
-        },
-    }
+            console.print(f"{len(times.unmeasured)} {why}: {names}, ...", soft_wrap=True)
+    data: dict[str, Any] = {"workload": problem.name, "cluster": request.cluster.name, "devices": devices}
     if measured.pair is None or measured.traffic is None:
-        return {**data, "messages": None, "link": None, "join_s": None, "fit": None}
+        return data | dict.fromkeys(("messages", "link", "join_s", "fit"))
     columns = (Column(name, justify="right") for name in ("bytes", "elapsed", "of both cores"))
     table = Table(*columns, title="one tensor from worker to worker")
+    messages = []
     for hop in measured.pair.hops:
         busy_ns = hop.send_ns + hop.receive_ns
         table.add_row(str(hop.num_bytes), f"{hop.elapsed_ns / 1e3:.0f} us", f"{busy_ns / 1e3:.0f} us")
+        times_s = {f"{name}_s": getattr(hop, f"{name}_ns") / 1e9 for name in ("elapsed", "send", "receive")}
+        messages.append({"num_bytes": hop.num_bytes, **times_s})
     console.print(table)
     cluster = calibrated(problem, measured).cluster
     link, join_ns = cluster.links[0], cluster.join_ns().max()
@@ -167,21 +152,8 @@ def show_profile(request: Request, console: rich.console.Console) -> dict[str, A
         f"fitted to {count} placements of a program of our own; median absolute error there {percentage(error)}",
         soft_wrap=True,
     )
-    return {
-        **data,
-        "messages": [
-            {
-                "num_bytes": hop.num_bytes,
-                "elapsed_s": hop.elapsed_ns / 1e9,
-                "send_s": hop.send_ns / 1e9,
-                "receive_s": hop.receive_ns / 1e9,
-            }
-            for hop in measured.pair.hops
-        ],
-        "link": dataclasses.asdict(link),
-        "join_s": float(join_ns / 1e9),
-        "fit": {"placements": count, "error": error},
-    }
+    data |= {"messages": messages, "link": dataclasses.asdict(link), "join_s": float(join_ns / 1e9)}
+    return data | {"fit": {"placements": count, "error": error}}
 
 
 def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
@@ -192,8 +164,8 @@ def memory(request: Request, console: rich.console.Console) -> dict[str, Any]:
       smallest of some plain plans over all takes; ``batch``, ``largest_on_one``, ``largest_on_all`` and
       ``largest_recomputed``, all None for a program without a batch, which ``why_no_batch`` explains.
     """
-    log, request = Log(console), dataclasses.replace(request, costs="analytic")
-    with log:
+    request = dataclasses.replace(request, costs="analytic")
+    with Log(console) as log:
         batches = log.expected(_BATCHES, _BATCHES_S, f"batches of {request.source.name}")
         log.announce([*Forecast(request, log).reading(), batches])
         form, cluster = read(request, log), request.cluster
@@ -248,8 +220,7 @@ def explain(
         if name not in names:
             raise InputError(f"--{what}={name}: {problem.name!r} has no such {what}; {nearest(name, names)}")
 
-    log = Log(console)
-    with log:
+    with Log(console) as log:
         log.announce(Forecast(request, log).reading())
         form = read(request, log, check)
     item, problem = form.item, _as_searched(form.problem, plan)
@@ -261,12 +232,6 @@ def explain(
     else:
         about, lines, units = _of_layer(placement, name)
         subject, moved, title = "It", "layer", f"all of {name}"
-
-    def why_not(device: int) -> str:
-        if layer is not None:
-            return "no op of it can be"
-        return why_not_allowed(item, problem, item.index.id_of_name[name], device)
-
     for verb, tensors in _crossing(placement, units).items():
         num_bytes = sum(tensor["num_bytes"] for tensor in tensors)
         lines.append(f"{subject} {verb} {len(tensors)} tensors, {in_unit(num_bytes, 'MB')} a step.")
@@ -277,7 +242,8 @@ def explain(
         about[verb] = tensors
     for line in lines:
         console.print(line, soft_wrap=True, markup=False)
-    moves = _moves(placement, units, why_not) if len(units) else []
+    op_id = item.index.id_of_name[name] if layer is None else None
+    moves = _moves(item, placement, units, op_id) if len(units) else []
     if moves:
         title += " and what is fused with it" if len(_moving(placement, units)) > len(units) else ""
         table = _table(f"{title} elsewhere", "on", (f"{moved}'s work", "step, simulated"))
@@ -444,10 +410,10 @@ def _moving(placement: Placement, units: np.ndarray) -> np.ndarray:
     return units
 
 
-def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str]) -> list[dict[str, Any]]:
-    """Simulated steps with the units, and ops fused with them, on each device in turn.
+def _moves(item: Item, placement: Placement, units: np.ndarray, op: int | None) -> list[dict[str, Any]]:
+    """Simulated steps with units, at least one, and ops fused with them, on each device in turn.
 
-    ``why_not`` says of a device, by position, why none of the units, at least one, can be there.
+    ``op`` is the one whose unit it is, None of a layer.
     """
     problem = placement.problem
     now = placement.device_of_unit
@@ -475,7 +441,8 @@ def _moves(placement: Placement, units: np.ndarray, why_not: Callable[[int], str
             move |= {"step_s": known(step_s), "change_s": known(step_s - simulated.runtime_s[-1])}
             move |= {"status": Status(int(simulated.status[row])).name, "message": simulated.messages[row]}
         else:
-            why = "what is fused with it cannot be" if problem.allowed[own, d].any() else why_not(d)
+            why = "no op of it can be" if op is None else why_not_allowed(item, problem, op, d)
+            why = "what is fused with it cannot be" if problem.allowed[own, d].any() else why
             move |= {"status": Status.ILLEGAL.name, "message": why}
         moves.append(move)
     return moves

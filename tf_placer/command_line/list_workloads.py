@@ -88,8 +88,7 @@ def find_missing(names: Sequence[str], console: rich.console.Console) -> list[di
         workloads.check_name(name)
     missing = [name for name in dict.fromkeys(names) if kept_facts(name) is None]
     if missing:
-        log = Log(console)
-        with log:
+        with Log(console) as log:
             log.announce([log.expected(name, _FACTS_S, f"finding facts of {name}") for name in missing])
             for position, name in enumerate(missing, 1):
                 with log.phase(name):

@@ -1,49 +1,46 @@
-"""`place` and `compare`: from a request to an outcome; reading the program of a command."""
+"""`place` and `compare`, from flags to files; the run of each other command that loads TensorFlow."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import functools
+import pathlib
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import rich.console
-import rich.text
 
+from tf_placer.base import interrupt
 from tf_placer.base.arguments import InputError
-from tf_placer.calibration.build_problem import build_problem
-from tf_placer.command_line.request import Request
-from tf_placer.graph.item import Item
-from tf_placer.graph_file.read import read_graph_file
-from tf_placer.planning.find import find, left_out
-from tf_placer.planning.forecast import (
-    BUILD,
-    PROFILE,
-    RECOMPUTE,
-    SPLIT,
-    WRITE,
-    Forecast,
-    compile_simulator,
-    expect_profile,
-)
-from tf_placer.planning.forms import Form, made_to_fit
+from tf_placer.base.files import Durations, replacing, reserved
+from tf_placer.command_line.inspection import explain, measure, memory, show_profile
+from tf_placer.command_line.list_workloads import find_missing
+from tf_placer.command_line.request import Request, made_for, recall, request_of
+from tf_placer.command_line.train import train
+from tf_placer.planning.find import find, left_out, read
+from tf_placer.planning.forecast import SPLIT, WRITE, Forecast
 from tf_placer.planning.log import Log, begins_at, begun_s
 from tf_placer.planning.outcome import Note, Outcome, with_data_parallel
-from tf_placer.problem.analytic_problem import (
-    narrowed_units,
-    pins_of_each,
-    with_fixed_ops,
-    with_pins,
-    with_requested_devices,
+from tf_placer.planning.request import Flags
+from tf_placer.problem.analytic_problem import pins_of_each
+from tf_placer.problem.placement import PlanFile
+from tf_placer.report.views import (
+    META_GRAPH,
+    META_GRAPH_TEXT,
+    SAVED_MODEL,
+    print_report,
+    summary,
+    write_report,
 )
-from tf_placer.problem.placement import device_positions
-from tf_placer.problem.problem import Problem
-from tf_placer.rewrite.saved_model import plans_in
+from tf_placer.rewrite.rewrite import place_meta_graph
+from tf_placer.rewrite.saved_model import export_placed, export_saved_model, plan_file, plans_in
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, WHOLE
-from tf_placer.workers.local_workers import import_meanwhile, workers_of
+from tf_placer.workers.local_workers import import_meanwhile
 
+_WRITE_S = 1.0  # a signature that was never written on this machine
 Finish = Callable[[Outcome], object]
 
 
@@ -104,24 +101,53 @@ def _found(request: Request, log: Log, finish: Finish) -> Outcome:
     return outcome
 
 
-def place_signatures(
-    request: Request,
-    method: str,
-    console: rich.console.Console,
-    finish: Callable[[str, Outcome], object],
-    reserve_s: float = 0.0,
-) -> None:
-    """Places signatures of a SavedModel, one after the other; ops shared with an earlier one stay on its devices.
+def _search(options: Flags, console: rich.console.Console) -> dict[str, Any]:
+    out = pathlib.Path(options.out)
+    if options.saved_model:
+        model, results = pathlib.Path(options.saved_model).resolve(), out.resolve()
+        if results.is_relative_to(model) or model.is_relative_to(results / SAVED_MODEL):
+            into = f"--saved_model={options.saved_model}"
+            raise InputError(f"--out={out} would be written into {into}; give another folder")
+    with reserved(out, f"--out={out}"):
+        request = request_of(options)
+        is_place, data = options.command == "place", dict[str, Any]()
+        if is_place and request.source.saved_model:
+            return _place_signatures(request, options, out, console)
 
-    Signatures that the model was exported with, but for those placed anew, come before all of these. The source names
-    the signatures, separated by commas; ``finish`` is given the name of each. The last ``reserve_s`` seconds of the
-    budget are for all of them together. An unknown signature, or a pin that matches in none of them, is refused before
-    the first search.
+        def finish(outcome: Outcome) -> None:
+            def write_meta_graph(folder: pathlib.Path) -> None:
+                try:
+                    file = request.source.read_meta_graph()
+                    placed = place_meta_graph(file.meta_graph, outcome.placement, outcome.form.item)
+                    content = dataclasses.replace(file, meta_graph=placed).content()
+                    (folder / (META_GRAPH_TEXT if file.is_text else META_GRAPH)).write_bytes(content)
+                except InputError as error:
+                    text = f"{META_GRAPH} is not written: {error}; placed_graph.pb has it inlined"
+                    console.print(text, soft_wrap=True, markup=False)
+
+            also = write_meta_graph if is_place and request.source.meta_graph else None
+            data.update(_reported(outcome, out, options, console, also, called=request.source.called))
+
+        if is_place:
+            place(request, options.method, console, finish)
+        else:
+            compare(request, options.methods, console, finish)
+        return data
+
+
+def _place_signatures(
+    request: Request, options: Flags, out: pathlib.Path, console: rich.console.Console
+) -> dict[str, Any]:
+    """Places signatures of a SavedModel, one after the other, and exports the model with the plans of all.
+
+    Ops shared with an earlier signature stay on its devices. Signatures that the model was exported with, but for those
+    placed anew, come before all of these. An unknown signature, or a pin that matches in none of them, is refused
+    before the first search, and nothing is written before all are placed. Several signatures have a folder each for
+    their plans, next to the model, and the last seconds of the budget are for writing that.
     """
-    names = list(dict.fromkeys(request.source.signature.split(",")))
-    source = request.source.with_model()
-    model = source.model
-    assert model is not None  # just read
+    model, several = request.source.read_model(), "," in options.signature
+    source = dataclasses.replace(request.source, model=model)
+    names = list(dict.fromkeys(options.signature.split(",")))
     for name in names:
         model.signature(name)
     pins = dict.fromkeys(names, request.pins)
@@ -130,95 +156,99 @@ def place_signatures(
         pins = pins_of_each({name: item.index.names for name, item in items.items()}, request.pins)
     plans = plans_in(model.path)
     held = {op: device for name in plans.keys() - set(names) for op, device in plans[name].items()}
+    writing = f"writing signatures {options.signature} of {model.path}"
     seconds = request.budget.seconds
     if request.budget_of == WHOLE:
+        reserve_s = Durations().of(writing, _WRITE_S * (1 + options.signature.count(","))) if several else 0.0
         seconds = request.budget_in(seconds - reserve_s).seconds / len(names)
     budget = dataclasses.replace(request.budget, seconds=seconds)
+    data: dict[str, Any] = {}
+    outcomes: dict[str, Outcome] = {}
+
+    def export(folder: pathlib.Path) -> None:
+        placements = {name: outcome.placement for name, outcome in outcomes.items()}
+        target, shapes = folder / SAVED_MODEL, source.input_shapes
+        if model.is_current():
+            items = {name: outcome.form.item for name, outcome in outcomes.items() if outcome.form.item}
+            export_placed(model, target, items, placements, shapes)
+        else:  # it was exported anew during the search: the plans must fit what is there now
+            sizes: dict[str, Any] = {"batch_size": source.batch_size, "input_shapes": shapes}
+            export_saved_model(model.path, target, placements, tags=source.tags, **sizes)
+
+    def finish(name: str, outcome: Outcome) -> None:
+        outcomes[name] = outcome
+        if several:
+            print_report(outcome, console)
+        else:
+            data.update(_reported(outcome, out, options, console, export, name))
+
     for position, name in enumerate(names):
         of_one = dataclasses.replace(source, signature=name)
         single = dataclasses.replace(request, source=of_one, held=held, budget=budget, pins=pins[name])
         with begins_at(time.monotonic() if position else begun_s()):
-            outcome = place(single, method, console, functools.partial(finish, name))
+            outcome = place(single, options.method, console, functools.partial(finish, name))
         held = outcome.placement.device_names | held
+    if not several:
+        return data
+    with Durations().timing(writing):
+        for name, outcome in outcomes.items():
+            folder = out / plan_file(name).stem
+            data[name] = _written(outcome, folder, options, console, signature=name)
+        with replacing(out, (SAVED_MODEL,)) as unfinished:
+            export(unfinished)
+        console.print(f"wrote {out / SAVED_MODEL}", soft_wrap=True)
+    return {"signatures": data, "files": [str(out / SAVED_MODEL)]}
 
 
-Check = Callable[[Item, Problem], object]
-"""Is given the program and its problem with estimated costs before anything is measured."""
+def _reported(
+    outcome: Outcome,
+    out: pathlib.Path,
+    options: Flags,
+    console: rich.console.Console,
+    also: Callable[[pathlib.Path], None] | None,
+    signature: str = "",
+    called: str = "",
+) -> dict[str, Any]:
+    """Prints an outcome and writes its files; a press of Ctrl-C meanwhile loses nothing."""
+    with interrupt.stoppable() as stop:
+        stop.holds_plan, stop.requested = True, False
+        print_report(outcome, console)
+        return _written(outcome, out, options, console, also, signature, called)
 
 
-def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
-    """Builds the program's graph and its problem on the cluster.
-
-    Pins and plans are checked against the graph before it is profiled, which takes a minute; so is the program, by
-    ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
-    """
-    compile_simulator(log)
-    with contextlib.ExitStack() as phase:
-        phase.enter_context(log.phase(BUILD))
-        if request.source.graph:
-            return Form(read_graph_file(request.source.graph).problem(request.cluster))
-        if request.cluster.kind == "remote":
-            workers_of(request.cluster).start()  # before hours of search, not after
-        item, unfit = request.source.item(), None
-        if request.recomputes or request.parks:
-            phase.close()
-            phase.enter_context(log.phase(RECOMPUTE))
-            item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
-        if request.is_profiled:
-            phase.close()
-            phase.enter_context(log.phase(PROFILE))
-
-        def checked(problem: Problem) -> None:
-            _decided(request, item, problem)
-            check(item, problem)
-            if request.is_profiled:
-                expect_profile(request, item, log)
-
-        built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
-        problem = _decided(request, item, built)
-        if request.plan is not None and request.complete_plan:
-            plan = request.plan.op_by_op(problem, is_part=True)
-            planned = len(plan.device_of_op(problem))
-            free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
-            line = (
-                f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
-                f"{len(plan.devices) - planned} ops that it names are not in this graph."
-            )
-            log.console.print(line, soft_wrap=True)
-        if request.respect_devices is not None and item.requested_devices:
-            asking = len(item.requested_devices)
-            decision = "they are placed anew, and --respect_devices keeps them there"
-            if request.respect_devices:
-                requests = with_requested_devices(item, problem, narrowed_units(built, problem))
-                problem, decision = requests.problem, f"kept there: {requests.num_respected}"
-                if requests.num_dropped:
-                    decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
-            line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
-            log.console.print(rich.text.Text(line), soft_wrap=True)
-        return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
+def _written(
+    outcome: Outcome,
+    out: pathlib.Path,
+    options: Flags,
+    console: rich.console.Console,
+    also: Callable[[pathlib.Path], None] | None = None,
+    signature: str = "",
+    called: str = "",
+) -> dict[str, Any]:
+    flags = made_for(options) | ({"signature": signature} if signature else {})
+    flags |= {"parts": outcome.form.parts} if outcome.form.parts > 1 else {}
+    for path in (files := write_report(outcome, out, flags, also, called, options.model_explorer)):
+        console.print(f"wrote {path}", soft_wrap=True)
+    console.print("Next: open report.html there, which also says how to apply the plan.", soft_wrap=True)
+    return {**summary(outcome), "files": [str(path) for path in files]}
 
 
-def _decided(request: Request, item: Item, problem: Problem) -> Problem:
-    """The problem with what is held, pinned or planned allowed only where it is to be.
+def _of_plan(options: Flags, console: rich.console.Console) -> dict[str, Any]:
+    plan = PlanFile.read(options.plan or options.placement)  # before this machine is probed
+    if options.command == "measure":
+        return measure(request_of(options, plan), plan, console)
+    request = request_of(recall(options, plan), plan)
+    return explain(request, plan, options.op, options.layer, console)
 
-    Raises InputError where the plan does not fit the graph, or has an order or clusters and the rest is searched.
-    """
-    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
-    problem = with_pins(item, held, request.pins)
-    if request.plan is None:
-        return problem
-    if request.complete_plan:
-        plan = request.plan.op_by_op(problem, is_part=True)
-    else:
-        try:
-            plan = request.plan.op_by_op(problem)
-            plan.check_complete(problem)
-        except InputError as error:
-            raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
-    for name, values in zip(("priorities", "clusters"), plan.per_op(problem), strict=True):
-        if values is not None and request.complete_plan:
-            raise InputError(
-                f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
-                "--complete_plan"
-            )
-    return with_fixed_ops(item, problem, plan.device_of_op(problem))
+
+# Each prints its results and returns them as JSON data: what ``--json`` writes.
+RUN_OF_COMMAND: dict[str, Callable[[Flags, rich.console.Console], Any]] = {
+    "place": _search,
+    "compare": _search,
+    "measure": _of_plan,
+    "profile": lambda options, console: show_profile(request_of(options), console),
+    "memory": lambda options, console: memory(request_of(options), console),
+    "explain": _of_plan,
+    "train": train,
+    "workloads": lambda options, console: find_missing(options.facts, console),
+}

@@ -197,28 +197,7 @@ def method_settings(
       file: a TOML file with a table for each method, or with the settings of a single one.
       others: methods that run with those of ``names``, which can be set, too.
     """
-    settings: dict[str, dict[str, Any]] = {}
-
-    def put(said: str, method: str | None, values: Mapping[str, Any]) -> None:
-        if method is None and len(names) != 1:
-            setting = next(iter(values))
-            raise InputError(
-                f"{said} does not say which method's setting {setting!r} is meant; write {names[0]}.{setting}, say"
-            )
-        method = names[0] if method is None else method
-        if method not in (*names, *others):
-            raise InputError(
-                f"{said}: no method of this run is called {method!r}; {nearest(method, (*names, *others))}"
-            )
-        settings.setdefault(method, {}).update(values)
-
-    def check(said: str, settings: forecast.MethodSettings) -> None:
-        for method, values in settings.items():
-            try:
-                configured(methods.find(method), values)
-            except InputError as error:
-                raise InputError(f"{said}: {str(error).removeprefix('config: ')}") from None
-
+    entries: list[tuple[str, str | None, Mapping[str, Any]]] = []  # words of the user, method, its settings
     if file is not None:
         said = f"--settings={file}"
         try:
@@ -231,10 +210,9 @@ def method_settings(
             raise InputError(
                 f"{said} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines"
             ) from error
-        for name, value in table.items():
-            is_table = isinstance(value, dict)
-            put(said, name if is_table else None, value if is_table else {name: value})
-        check(said, settings)
+        plain = {name: value for name, value in table.items() if not isinstance(value, dict)}
+        entries += [(said, name, values) for name, values in table.items() if name not in plain]
+        entries += [(said, None, plain)] if plain else []
     for text in texts:
         said = f"--set={text}"
         name, equals, value = text.partition("=")
@@ -245,7 +223,26 @@ def method_settings(
             typed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             typed = value  # a bare word is a text
-        put(said, method if dot else None, {setting: typed})
-        check(said, {method or names[0]: {setting: typed}})
-    check("--set", settings)  # values that are possible alone need not be so together
+        entries.append((said, method if dot else None, {setting: typed}))
+    settings: dict[str, dict[str, Any]] = {}
+    checks: list[tuple[str, str, Mapping[str, Any]]] = []
+    for source, of_method, values in entries:
+        if of_method is None and len(names) != 1:
+            setting = next(iter(values))
+            raise InputError(
+                f"{source} does not say which method's setting {setting!r} is meant; write {names[0]}.{setting}, say"
+            )
+        method = names[0] if of_method is None else of_method
+        if method not in (*names, *others):
+            raise InputError(
+                f"{source}: no method of this run is called {method!r}; {nearest(method, (*names, *others))}"
+            )
+        settings.setdefault(method, {}).update(values)
+        checks.append((source, method, values))
+    # Values that are possible alone need not be so together.
+    for source, method, values in [*checks, *(("--set", *entry) for entry in settings.items())]:
+        try:
+            configured(methods.find(method), values)
+        except InputError as error:
+            raise InputError(f"{source}: {str(error).removeprefix('config: ')}") from None
     return settings

@@ -6,7 +6,6 @@ TensorFlow is loaded when the script loads it, so that what a script sets before
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.abc
 import importlib.machinery
@@ -24,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from tf_placer import native_log
 from tf_placer.base.arguments import InputError
+from tf_placer.planning.request import Flags
 from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, PlugIn, plug_in
 
 if TYPE_CHECKING:
     from colocation.tensorflow_internals import Function
     from tf_placer.automatic.watched import Watcher
-    from tf_placer.planning.request import Flags
 
 _ROOT = pathlib.Path(__file__).parents[2]  # of this package
 # The folder of this package leaves the path again: a script finds what it finds with `python SCRIPT`.
@@ -40,20 +39,6 @@ _PROGRAM = (
 _OF_FLAGS = ("program", "cluster", "plan", "budget_s", "batch_size", "refresh")
 _BAD_INPUT = 2
 _BY_SIGNAL = 128  # added to a signal's number, as shells do
-
-
-@dataclasses.dataclass(frozen=True)
-class ScriptRun:
-    """Script and settings, passed to its process as JSON."""
-
-    program: Sequence[str]  # the script and its arguments
-    library: str  # file of the plug-in
-    cluster: str  # word for the devices
-    plan: str | None  # file of a plan; None where plans are searched
-    budget_s: float  # seconds of each search
-    batch_size: int  # stands for sizes that functions leave open
-    refresh: bool  # take nothing from the cache
-    folder: str  # the working folder, for files that are named relative to it
 
 
 def run_script(options: Flags) -> int:
@@ -74,9 +59,8 @@ def run_script(options: Flags) -> int:
     if os.environ.get(DISABLE) == "1":
         sys.stderr.write(f"tf-placer: {DISABLE}=1: {options.program[0]} runs as it is\n")
         return _status([sys.executable, *options.program], dict(os.environ))
-    settings = {name: getattr(options, name) for name in _OF_FLAGS}
-    run = ScriptRun(**settings, library=str(library), folder=os.getcwd())
-    command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), json.dumps(dataclasses.asdict(run))]
+    flags = json.dumps({name: getattr(options, name) for name in _OF_FLAGS})
+    command = [sys.executable, "-c", _PROGRAM.format(root=str(_ROOT)), flags]
     return _status(command, os.environ | {LOADED_BY: str(library)})
 
 
@@ -98,14 +82,14 @@ def _status(command: list[str], environment: dict[str, str]) -> int:
 
 def main() -> None:
     """Runs the script that the command line says; ends with its exit status."""
-    run = ScriptRun(**json.loads(sys.argv[1]))
-    functions = _Functions(run)
+    options = Flags(**json.loads(sys.argv[1]))
+    functions = _Functions(options)
     sys.meta_path.insert(0, _AfterImport({"tensorflow": functions.watch, "keras": _open_keras_steps}))
-    path = os.path.abspath(run.program[0])
+    path = os.path.abspath(options.program[0])
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=None)
     sys.modules["__main__"] = module
-    sys.argv[:] = run.program
+    sys.argv[:] = options.program
     sys.path[0] = os.path.dirname(os.path.realpath(path))
     code = compile(pathlib.Path(path).read_bytes(), path, "exec")
     try:
@@ -121,14 +105,14 @@ def main() -> None:
     watcher = functions.watcher
     if watcher is not None:
         unused = watcher.nothing_placed()
-    elif run.plan is not None:
-        unused = f"no function ran by {run.plan}: {run.program[0]} calls no tf.function"
+    elif options.plan:
+        unused = f"no function ran by {options.plan}: {options.program[0]} calls no tf.function"
     else:
         does = "calls no tf.function" if "tensorflow" in sys.modules else "does not load TensorFlow"
-        unused = f"nothing is placed: {run.program[0]} {does}"
+        unused = f"nothing is placed: {options.program[0]} {does}"
     if unused:
         _say(unused)
-    if unused and run.plan is not None:
+    if unused and options.plan is not None:
         sys.exit(_BAD_INPUT)
 
 
@@ -143,8 +127,8 @@ class _Functions:
     The watcher is loaded at the first call: it needs Keras, which a script may be importing still.
     """
 
-    def __init__(self, run: ScriptRun) -> None:
-        self._run = run
+    def __init__(self, options: Flags) -> None:
+        self._options, self._library, self._folder = options, os.environ[LOADED_BY], pathlib.Path.cwd()
         self.watcher: Watcher | None = None
 
     def watch(self) -> None:
@@ -156,7 +140,7 @@ class _Functions:
         from colocation.tensorflow_internals import watch_calls
 
         sys.path.remove(str(_ROOT))
-        word, _, count = self._run.cluster.partition(":")
+        word, _, count = self._options.cluster.partition(":")
         if word == "logical":
             cpu = tf.config.list_physical_devices("CPU")[0]
             devices = [tf.config.LogicalDeviceConfiguration()] * int(count)
@@ -171,13 +155,13 @@ class _Functions:
             from tf_placer.automatic.watched import Watcher
             from tf_placer.problem.placement import PlanFile
 
-            run, folder = self._run, pathlib.Path(self._run.folder)
-            cluster = str(folder / run.cluster) if run.cluster.endswith(".toml") else run.cluster
-            plan = None if run.plan is None else PlanFile.read(str(folder / run.plan))
-            config = AutoPlaceConfig(
-                cluster, budget_s=run.budget_s, batch_size=run.batch_size, refresh=run.refresh
-            )
-            self.watcher = Watcher(PlugIn(pathlib.Path(run.library)), config, plan, _say)
+            # The script may have changed the working folder, to which files are relative.
+            options, cluster = self._options, self._options.cluster
+            cluster = str(self._folder / cluster) if cluster.endswith(".toml") else cluster
+            plan = None if options.plan is None else PlanFile.read(str(self._folder / options.plan))
+            of_flags = {name: getattr(options, name) for name in ("budget_s", "batch_size", "refresh")}
+            config = AutoPlaceConfig(cluster, **of_flags)
+            self.watcher = Watcher(PlugIn(pathlib.Path(self._library)), config, plan, _say)
         return self.watcher.call(function, as_it_is, args, kwargs)
 
 

@@ -50,7 +50,7 @@ class Source(Program):
     meta_graph: str | None = None  # file of a MetaGraphDef or GraphDef; with ``fetches``
     fetches: tuple[str, ...] = ()  # tensors ("node:i") and ops ("node")
     batch_size: int = 32  # stands for dimensions of any size
-    model: SavedModel | None = None  # the SavedModel, once read (``with_model``)
+    model: SavedModel | None = None  # the SavedModel, once read for all signatures
     script: str | None = None  # ``FILE.py:NAME`` or ``package.module:NAME``; with ``args``
     args: str | None = None  # name in the script of the arguments
     input_shapes: InputShapes = dataclasses.field(default_factory=dict)  # input -> shape, where open
@@ -80,11 +80,9 @@ class Source(Program):
         """Kind of a script's program in Python, once the script has run (``kind_of``); else empty."""
         return kind_of(Script.named(self.script)) if self.script and self.items else ""
 
-    def with_model(self) -> Source:
-        """The same with its SavedModel read, once for all signatures."""
-        if self.model is not None:
-            return self
-        return dataclasses.replace(self, model=read_saved_model(self.saved_model or "", self.tags))
+    def read_model(self) -> SavedModel:
+        """Its SavedModel, unless ``model`` is that already."""
+        return self.model or read_saved_model(self.saved_model or "", self.tags)
 
     def item(self) -> Item:
         """Reads or builds the program, and splits its batch."""
@@ -95,8 +93,7 @@ class Source(Program):
                 self.items.append(script_item(Script.named(self.script), self.args, self.batch_size))
             item = self.items[0]
         elif self.saved_model:
-            model = self.with_model().model
-            assert model is not None  # just read
+            model = self.read_model()
             item = Item.from_saved_model(model, self.signature, self.batch_size, self.name, self.input_shapes)
         else:
             graph = self.read_meta_graph().meta_graph

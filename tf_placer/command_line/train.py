@@ -65,8 +65,8 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
     tries = problems * options.searches * options.evaluations
     shown = options.epochs * len(options.workloads) * len(clusters)
     title = f"{options.method} of {', '.join(options.workloads)}"
-    log, finding_s = Log(console), problems * _BUILD_S + tries * _TRY_S
-    with log:
+    finding_s = problems * _BUILD_S + tries * _TRY_S
+    with Log(console) as log:
         finding = log.expected(_LESSONS, finding_s, f"finding {tries} plans for {title}")
         teaching = log.expected(_TEACHING, shown * _SHOW_S, f"teaching {shown} times {title}")
         log.announce([*compiling(log), finding, teaching])

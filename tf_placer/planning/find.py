@@ -1,4 +1,4 @@
-"""The road from a program on devices to a plan, for commands and ``auto_place`` alike."""
+"""The road from a program to a plan, for commands and ``auto_place`` alike: read for the devices, then found."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import rich.text
 
 from tf_placer.base.arguments import InputError
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import fullest_share
 from tf_placer.evaluation.simulated import Status, TraceFailed
+from tf_placer.graph.item import Item
+from tf_placer.graph_file.read import read_graph_file
 from tf_placer.planning import forecast
 from tf_placer.planning.forecast import Forecast, Request
-from tf_placer.planning.forms import Form, fitted_to, in_parts
-from tf_placer.planning.fusing import with_measured_clusters, with_simulated_clusters
+from tf_placer.planning.forms import Form, fitted_to, in_parts, made_to_fit
+from tf_placer.planning.fusing import fused_here, with_measured_clusters, with_simulated_clusters
 from tf_placer.planning.live import START, MakeParts, Timing, search_live, timed, workers
 from tf_placer.planning.log import Log, roughly
 from tf_placer.planning.outcome import (
@@ -34,17 +37,106 @@ from tf_placer.planning.outcome import (
     fastest,
     in_layers,
 )
-from tf_placer.problem.placement import Placement
+from tf_placer.problem.analytic_problem import (
+    narrowed_units,
+    with_fixed_ops,
+    with_pins,
+    with_requested_devices,
+)
+from tf_placer.problem.placement import Placement, device_positions
+from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.methods import CONTROL, LAYER, METHOD, NO_ORDER, Budget, Objective
 from tf_placer.search.recorder import ConsoleProgress
 from tf_placer.search.search import NothingFits, Start, evaluate_given, search
-from tf_placer.workers.local_workers import WorkerError
+from tf_placer.workers.local_workers import WorkerError, workers_of
 
 FASTEST = Objective()
 _FEW = Budget(evaluations=1000)  # more plans than a method makes that does not go on
 _ROUNDED_S = 10
 _SPLIT_AGAIN = 0.7  # share of the time of a search in parts
+
+
+Check = Callable[[Item, Problem], object]
+"""Is given the program and its problem with estimated costs before anything is measured."""
+
+
+def read(request: Request, log: Log, check: Check = lambda item, problem: None) -> Form:
+    """Builds the program's graph and its problem on the cluster.
+
+    Pins and plans are checked against the graph before it is profiled, which takes a minute; so is the program, by
+    ``check``. Raises InputError for what the cluster cannot run, a pin or plan of another program, and a silent server.
+    """
+    forecast.compile_simulator(log)
+    with contextlib.ExitStack() as phase:
+        phase.enter_context(log.phase(forecast.BUILD))
+        if request.source.graph:
+            return Form(read_graph_file(request.source.graph).problem(request.cluster))
+        if request.cluster.kind == "remote":
+            workers_of(request.cluster).start()  # before hours of search, not after
+        item, unfit = request.source.item(), None
+        if request.recomputes or request.parks:
+            phase.close()
+            phase.enter_context(log.phase(forecast.RECOMPUTE))
+            item, unfit = made_to_fit(item, request.cluster, request.recomputes, request.parks)
+        if request.is_profiled:
+            phase.close()
+            phase.enter_context(log.phase(forecast.PROFILE))
+
+        def checked(problem: Problem) -> None:
+            _decided(request, item, problem)
+            check(item, problem)
+            if request.is_profiled:
+                forecast.expect_profile(request, item, log)
+
+        built = build_problem(item, request.cluster, request.costs, request.profiles, checked)
+        problem = _decided(request, item, built)
+        if request.plan is not None and request.complete_plan:
+            plan = request.plan.op_by_op(problem, is_part=True)
+            planned = len(plan.device_of_op(problem))
+            free = (problem.allowed.sum(axis=1) > 1)[problem.unit_of_op]
+            line = (
+                f"{plan.source} says where {planned} of {problem.num_ops} ops go; {free.sum()} are searched. "
+                f"{len(plan.devices) - planned} ops that it names are not in this graph."
+            )
+            log.console.print(line, soft_wrap=True)
+        if request.respect_devices is not None and item.requested_devices:
+            asking = len(item.requested_devices)
+            decision = "they are placed anew, and --respect_devices keeps them there"
+            if request.respect_devices:
+                requests = with_requested_devices(item, problem, narrowed_units(built, problem))
+                problem, decision = requests.problem, f"kept there: {requests.num_respected}"
+                if requests.num_dropped:
+                    decision += f", placed freely: {requests.num_dropped} ({requests.reasons})"
+            line = f"{asking} of {problem.num_ops} ops ask for a device in the program itself; {decision}"
+            log.console.print(rich.text.Text(line), soft_wrap=True)
+        return Form(problem, item, why_recomputed="" if unfit is None else str(unfit.choice), unfit=unfit)
+
+
+def _decided(request: Request, item: Item, problem: Problem) -> Problem:
+    """The problem with what is held, pinned or planned allowed only where it is to be.
+
+    Raises InputError where the plan does not fit the graph, or has an order or clusters and the rest is searched.
+    """
+    held = with_fixed_ops(item, problem, device_positions(problem, request.held))
+    problem = with_pins(item, held, request.pins)
+    if request.plan is None:
+        return problem
+    if request.complete_plan:
+        plan = request.plan.op_by_op(problem, is_part=True)
+    else:
+        try:
+            plan = request.plan.op_by_op(problem)
+            plan.check_complete(problem)
+        except InputError as error:
+            raise InputError(f"{error}; or search the rest of it with --complete_plan") from None
+    for name, values in zip(("priorities", "clusters"), plan.per_op(problem), strict=True):
+        if values is not None and request.complete_plan:
+            raise InputError(
+                f"{plan.source} has {name}, which say nothing of ops that are searched; take them out, or leave out "
+                "--complete_plan"
+            )
+    return with_fixed_ops(item, problem, plan.device_of_op(problem))
 
 
 def find(
@@ -67,19 +159,26 @@ def find(
     """
     forecast.compile_simulator(log)
     make_parts = make_parts or (lambda: put_in_parts(request, whole, log))
+    begin = None  # where searches begin: methods decide devices alone
+    if kept is not None:
+        begin = Placement(kept.placement.problem, kept.placement.device_of_unit)
     outcome = None
     try:
-        if request.compared:
+        if forecast.fuses_here(request):
+            with log.phase(forecast.FUSE) as seconds:
+                outcome = fused_here(whole, seconds)
+        elif request.compared:
             outcome = _compared(request, whole, log)
         elif forecast.is_given(request, whole):
             outcome = _given(request, whole, log)
         elif request.objective.is_memory:
-            outcome = _least_memory(request, whole, log, kept)
+            outcome = _least_memory(request, whole, log, begin)
         elif forecast.runs_live(request, whole):
             with workers(request, whole, log) as timing:
-                outcome = _measured_live(request, timing, log, kept, make_parts)
+                outcome = _measured_live(request, timing, log, begin, make_parts)
         else:
-            outcome = _simulated(request, whole, log, kept, make_parts)
+            forms = [whole] if kept is None else [whole, kept.form]
+            outcome = _simulated(request, forms, log, begin, make_parts)
             if request.fuse and not outcome.search.interrupted:
                 with log.phase(forecast.FUSE):
                     outcome = with_simulated_clusters(outcome)
@@ -95,13 +194,13 @@ def find(
 
 
 def _simulated(
-    request: Request, whole: Form, log: Log, kept: Outcome | None, make_parts: MakeParts
+    request: Request, forms: list[Form], log: Log, begin: Placement | None, make_parts: MakeParts
 ) -> Outcome:
     """The fastest plan in the simulator, of the batch whole or in parts."""
+    whole, method, spec = forms[0], request.method, methods.find(request.method)
     if request.cluster.is_live and whole.item is not None:
         why = f"No worker can run {whole.item.name}: {whole.item.why_not_standalone}."
         log.tell(f"{why} What follows is the simulator's word alone.")
-    method, spec, begin = request.method, methods.find(request.method), _begin_of(kept)
     splits, is_ended = log.is_ahead(forecast.SPLIT_STAGE), False
     why_whole = _left_out_parts(request, whole, log)
     with log.phase(forecast.AT_ONCE):
@@ -125,14 +224,15 @@ def _simulated(
                 anew = fitted, _candidate(request, fitted, log, method, budget, start)
             except KeyboardInterrupt:
                 is_ended = True
-    rows, forms = [searched, *plain], [whole] if kept is None else [whole, kept.form]
+    rows = [searched, *plain]
     try:
         if splits and not is_ended and not _is_interrupted(rows):
             why_whole = _search_in_parts(request, forms, rows, log, make_parts)
         has_control = (splits or spec.goes_on) and method != CONTROL
         if has_control and searched.search is not None and not is_ended and not _is_interrupted(rows):
             with log.phase(forecast.searching(CONTROL)) as seconds:
-                budget = request.budget_in(request.control_s(seconds)).capped(searched.search.evaluations)
+                budget = request.budget_in(min(seconds, forecast.CONTROL_SHARE * request.whole_s))
+                budget = budget.capped(searched.search.evaluations)
                 rows.append(_candidate(request, whole, log, CONTROL, budget))
     except KeyboardInterrupt:
         is_ended = True
@@ -158,11 +258,6 @@ def _simulated(
         asked=searched.name,
         notes={Note.WHY_NOT_SPLIT: "" if any(form.split is not None for form in forms) else why_whole},
     )
-
-
-def _begin_of(kept: Outcome | None) -> Placement | None:
-    """The kept plan where searches begin: methods decide devices alone."""
-    return None if kept is None else Placement(kept.placement.problem, kept.placement.device_of_unit)
 
 
 def _search_in_parts(
@@ -242,20 +337,12 @@ def _candidate(
     spec, is_whole = methods.find(method), form.split is None
     decides_order = spec.goes_on and method != CONTROL
     title = method if is_whole else f"{method}, the batch in {form.parts} parts,"
+    progress = ConsoleProgress(f"{title} on {request.cluster.name}", budget, log.console)
+    how: dict[str, Any] = {"start": start, "config": request.settings.get(method), "robust": request.robust}
+    how |= {"objective": objective.name, "slow_down": objective.slow_down}
+    how |= {"order": request.order if decides_order else NO_ORDER}
     try:
-        result = search(
-            form.problem,
-            method,
-            budget,
-            seed=request.seed,
-            progress=ConsoleProgress(f"{title} on {request.cluster.name}", budget, log.console),
-            start=start,
-            config=request.settings.get(method),
-            objective=objective.name,
-            slow_down=objective.slow_down,
-            robust=request.robust,
-            order=request.order if decides_order else NO_ORDER,
-        )
+        result = search(form.problem, method, budget, seed=request.seed, progress=progress, **how)
     except NothingFits as error:
         return Timed(method if is_whole else SPLIT, status=Status.OUT_OF_MEMORY, message=str(error))
     return Timed.of_search(method if is_whole else SPLIT, result)
@@ -317,19 +404,17 @@ def _given(request: Request, whole: Form, log: Log) -> Outcome:
     return _outcome_of_first(request, form, log, rows, request.cluster.is_live)
 
 
-def _least_memory(request: Request, whole: Form, log: Log, kept: Outcome | None) -> Outcome:
-    """The plan of least memory within the slow-down; the search begins nowhere, so a kept plan is held against it."""
-    method, begin = request.method, _begin_of(kept)
+def _least_memory(request: Request, whole: Form, log: Log, kept: Placement | None) -> Outcome:
+    """The plan of least memory within the slow-down; the search begins nowhere, but is compared with a kept plan."""
+    method = request.method
     with log.phase(forecast.AT_ONCE):
         plain = [_candidate(request, whole, log, name, _FEW) for name in forecast.constructive(method)]
     with log.phase(forecast.searching(method)) as seconds:
         row = _candidate(request, whole, log, method, request.budget_in(seconds), objective=request.objective)
-    if begin is not None and row.search is not None and row.search.least_memory is not None:
+    if kept is not None and row.search is not None and row.search.least_memory is not None:
         least = row.search.least_memory
-        result = evaluate_given(whole.problem, begin.decisions, method)
-        devices = request.cluster.devices
-        peak_bytes = np.array([[result.peak_bytes[device.name] for device in devices]])
-        share = float(fullest_share(request.cluster, peak_bytes)[0])
+        result = evaluate_given(whole.problem, kept.decisions, method)
+        share = float(fullest_share(request.cluster, np.array([[*result.peak_bytes.values()]]))[0])
         most_s = (1 + request.objective.slow_down) * least.fastest.runtime_s
         if share < least.share and result.runtime_s <= most_s:
             least = dataclasses.replace(least, share=share)
@@ -392,7 +477,7 @@ def _traced(request: Request, row: Timed, timing: Timing, log: Log) -> Timed:
 
 
 def _measured_live(
-    request: Request, timing: Timing, log: Log, kept: Outcome | None, make_parts: MakeParts
+    request: Request, timing: Timing, log: Log, begin: Placement | None, make_parts: MakeParts
 ) -> Outcome:
     """What a live search recommends, with clusters where these are asked for and faster.
 
@@ -400,7 +485,7 @@ def _measured_live(
     """
     why_whole = _left_out_parts(request, timing.whole, log)
     tried = make_parts if log.is_ahead(forecast.SPLIT_STAGE) else None
-    outcome = search_live(request, timing, log, start=_begin_of(kept), make_parts=tried)
+    outcome = search_live(request, timing, log, start=begin, make_parts=tried)
     with log.phase(forecast.RACE):
         written, searched = outcome.written, outcome.named(request.method)
         if request.write == METHOD:
@@ -418,19 +503,14 @@ def _measured_live(
         ).noted({Note.WHY_NOT_SPLIT: "" if form.split is not None else why_whole})
         if not request.fuse:
             return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
-    with log.phase(forecast.FUSE) as seconds:
-        most_s = math.inf if request.is_call else forecast.FUSE_MOST_S
-        return _fused(request, timing, log, outcome, min(seconds, most_s))
-
-
-def _fused(request: Request, timing: Timing, log: Log, outcome: Outcome, seconds: float) -> Outcome:
-    """The outcome with clusters for its plan, by measurement: evaluations are no limit to that."""
-    timing.runtime.limit.ends_in(seconds)
-    try:
-        outcome = with_measured_clusters(outcome, timing.of, seconds)
-    except (KeyboardInterrupt, WorkerError, InputError) as error:
-        if request.is_call:  # what was not searched to its end is not kept
-            raise
-        why = str(error) or "the search for clusters was interrupted"
-        return outcome.noted({Note.FUSED: f"Nothing is fused: {why}."})
-    return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))
+    with log.phase(forecast.FUSE) as seconds:  # evaluations are no limit to that
+        seconds = seconds if request.is_call else min(seconds, forecast.FUSE_MOST_S)
+        timing.runtime.limit.ends_in(seconds)
+        try:
+            outcome = with_measured_clusters(outcome, timing.of, seconds)
+        except (KeyboardInterrupt, WorkerError, InputError) as error:
+            if request.is_call:  # what was not searched to its end is not kept
+                raise
+            why = str(error) or "the search for clusters was interrupted"
+            return outcome.noted({Note.FUSED: f"Nothing is fused: {why}."})
+        return outcome.with_written(outcome.written, _traced(request, outcome.written, timing, log))

@@ -29,7 +29,7 @@ from tf_placer.workers.fork_server import has_forked
 # Method -> setting -> value.
 MethodSettings = Mapping[str, Mapping[str, Any]]
 LEAST_S = 1e-3  # of a search of whose time nothing is left: it makes a round in any case
-CONTROL_SHARE = 0.1  # of the time of all searches, for random search
+CONTROL_SHARE = 0.1  # of the whole time, for random search, also where others leave more
 COMPILE = "compiling the simulator"
 BUILD, PROFILE, AT_ONCE = "building the graph", "profiling ops and links", "plans that cost little"
 RECOMPUTE = "making it fit"
@@ -103,12 +103,10 @@ class Request:
     # Op name -> device, of ops that have their place already; the program need not have them all.
     held: Mapping[str, str] = dataclasses.field(default_factory=dict)
     settings: MethodSettings = dataclasses.field(default_factory=dict)  # others have their defaults
-    write: str = (
-        methods.FASTEST
-    )  # whose plan: the ``"fastest"``, whoever found it, or that of the ``"method"``
-    by: str = (
-        methods.OP
-    )  # what the plan is made of: each ``"op"`` where it is best, or every ``"layer"`` whole
+    # Whose plan is written: the ``"fastest"``, whoever found it, or that of the ``"method"``.
+    write: str = methods.FASTEST
+    # What it is made of: each ``"op"`` where it is best, or every ``"layer"`` whole.
+    by: str = methods.OP
     objective: Objective = dataclasses.field(default_factory=Objective)
     # Seconds of the budget are of the ``"whole"`` command, or of each ``"search"``; evaluations are of each.
     budget_of: str = WHOLE
@@ -143,10 +141,6 @@ class Request:
     def budget_in(self, seconds: float) -> Budget:
         """Requested budget, cut to so many seconds, if there are any."""
         return Budget(min(max(seconds, LEAST_S), self.budget.seconds), self.budget.evaluations)
-
-    def control_s(self, seconds: float) -> float:
-        """Seconds for random search, whose share is of everything, also where others leave more."""
-        return min(seconds, CONTROL_SHARE * self.whole_s)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,6 +193,12 @@ def is_given(request: Request, whole: Form | None) -> bool:
     if request.is_call or whole.item is None or not is_narrowed:
         return False
     return bool((whole.problem.allowed.sum(axis=1) == 1).all())
+
+
+def fuses_here(request: Request) -> bool:
+    """True for a function that stays in this process, on its one device: clusters alone are searched."""
+    cluster = request.cluster
+    return request.is_call and request.fuse and cluster.kind == "logical" and len(cluster.devices) == 1
 
 
 def compiling(log: Log) -> list[Phase]:
@@ -260,6 +260,8 @@ class Forecast:
         """Phases of ``find``, in their order."""
         request = self._request
         is_live, runs = request.cluster.is_live, runs_live(request, self._whole)
+        if fuses_here(request):
+            return [Phase(FUSE, share=1.0)]
         rule_s = _AT_ONCE_S + _S_PER_OP * self._ops
         at_once = self._log.expected(AT_ONCE, rule_s, f"{AT_ONCE} for {request.source.name}")
         if request.compared:

@@ -26,7 +26,6 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.live import raced_anew
 from tf_placer.planning.outcome import AS_IT_IS, FUSED, IN_WORDS, PLAN, SINGLE, Note, Outcome, Timed
 from tf_placer.problem.placement import NO_CLUSTER, Placement
-from tf_placer.problem.problem import Problem
 from tf_placer.rewrite.rewrite import rewrite
 from tf_placer.runtime.graph_program import LoadedProgram, build_program
 from tf_placer.runtime.timing import TURN_S, Limit, OtherLoad, clearly_slower, race_steps, race_times_s
@@ -134,11 +133,13 @@ def find_clusters_here(
     return find_clusters(item, placement, try_programs, budget_s, rounds, devices, is_given)
 
 
-def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
+def fused_here(whole: Form, budget_s: float) -> Outcome:
     """The outcome for a function that stays where it is, with the clusters that are clearly faster.
 
     Raises InputError where it cannot be timed, or as ``find_clusters``.
     """
+    problem, item = whole.problem, whole.item
+    assert item is not None  # it is a function
     if not item.runs_standalone:
         raise InputError(f"clusters cannot be timed, because {item.why_not_standalone}")
     plain = Placement(problem, problem.everything_on(0))
@@ -156,7 +157,7 @@ def fused_here(item: Item, problem: Problem, budget_s: float) -> Outcome:
         Note.LOAD: load.share,
         Note.TIMED_AT_S: time.time(),
     }
-    return Outcome(Form(problem, item), plan, rivals, notes=notes)
+    return Outcome(whole, plan, rivals, notes=notes)
 
 
 def with_measured_clusters(

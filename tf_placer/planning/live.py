@@ -46,6 +46,7 @@ from tf_placer.search.search import NothingFits, Start, evaluate_given, search
 from tf_placer.workers.local_workers import UnreachableServer, WorkerError
 
 START = "start"  # what proposed a plan that was there before the search
+_OF_SEARCH = ("found_by", "evaluations", "search_s")
 _FROM = 2  # plans in parts that a search begins at: neither leads further everywhere
 
 MakeParts = Callable[[], Form | str]
@@ -231,10 +232,8 @@ def search_live(
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
-    config = config or Forecast(request, log, timing.whole).config
-    live = _LiveSearch(request, timing, log, config, start)
-    with interrupt.stoppable():
-        live.run(make_parts)
+    live = _LiveSearch(request, timing, log, config or Forecast(request, log, timing.whole).config, start)
+    live.run(make_parts)
     return live.outcome()
 
 
@@ -247,10 +246,6 @@ def _standing(trial: Timed) -> tuple[bool, float]:
     """Sorts trials that ran: a time in the race was taken beside the others' and counts more."""
     assert trial.measured_s is not None, "it ran"
     return trial.raced_s is None, trial.raced_s or trial.measured_s
-
-
-def _found_in(search: SearchResult) -> dict[str, Any]:
-    return {field: getattr(search, field) for field in ("found_by", "evaluations", "search_s")}
 
 
 def _as_simulated(trial: Timed, problem: Problem, interrupted: bool) -> Timed:
@@ -274,15 +269,19 @@ class _Measured:
     correction: Correction = dataclasses.field(default_factory=Correction)  # by all of its plans that ran
 
 
+@dataclasses.dataclass(eq=False)
 class _LiveSearch:
     """What a live search has measured, and the simulators fitted to that."""
 
-    def __init__(
-        self, request: Request, timing: Timing, log: Log, config: LiveConfig, start: Placement | None
-    ) -> None:
-        self._request, self._method, self._timing, self._log = request, request.method, timing, log
-        self._config, self._start = config, start
-        self._forms = [_Measured(timing.whole, timing.runtime, timing.runtime)]
+    request: Request
+    timing: Timing
+    log: Log
+    config: LiveConfig
+    start: Placement | None
+
+    def __post_init__(self) -> None:
+        self._method = self.request.method
+        self._forms = [_Measured(self.timing.whole, self.timing.runtime, self.timing.runtime)]
         self._why_not_split = ""
         self._trials: list[Timed] = []
         self._searches: list[tuple[str, SearchResult]] = []  # with the name that its plan has in tables
@@ -298,8 +297,8 @@ class _LiveSearch:
         try:
             with self._phase(forecast.MEASURE):
                 self._measure_what_is_there()
-            for turn in range(self._config.searches):
-                for name in forecast.searchers_in(self._request, self._config, turn):
+            for turn in range(self.config.searches):
+                for name in forecast.searchers_in(self.request, self.config, turn):
                     self._search_whole(name, turn)
             if make_parts is not None and forecast.searchers(self._method) and not self._is_interrupted:
                 self._search_parts(make_parts)
@@ -317,13 +316,13 @@ class _LiveSearch:
     @contextlib.contextmanager
     def _phase(self, name: str) -> Iterator[float]:
         """A part of the search; measuring and racing end with its seconds, but one plan is measured in any case."""
-        with self._log.phase(name) as seconds:
-            self._timing.runtime.limit.ends_in(seconds)
+        with self.log.phase(name) as seconds:
+            self.timing.runtime.limit.ends_in(seconds)
             interrupt.check()
             yield seconds
 
     def _measure_what_is_there(self) -> None:
-        (whole,), fleet, problem = self._forms, self._timing.fleet, self._timing.whole.problem
+        (whole,), fleet, problem = self._forms, self.timing.fleet, self.timing.whole.problem
         rows = single_rows(problem, evaluations=1)
         if fleet is not None:
             planners = [methods.find(name) for name in forecast.constructive(CONTROL)]
@@ -335,8 +334,8 @@ class _LiveSearch:
                     plan = Placement(problem, row)
                     rows.append(Timed(CONSTRUCTED, plan, evaluations=1, found_by=method))
         self._measure(*rows)
-        if whole.form.has(self._start):
-            self._measure_new(Timed(START, self._start, evaluations=1))
+        if whole.form.has(self.start):
+            self._measure_new(Timed(START, self.start, evaluations=1))
 
     def _search_whole(self, name: str, turn: int) -> None:
         """Searches, anew or in the last turn from the method's best; after Ctrl-C in a search no other begins."""
@@ -344,7 +343,7 @@ class _LiveSearch:
         if self._is_interrupted or not (is_own or self._own_search):
             return
         start = None
-        if turn == self._config.searches - 1 and methods.find(name).uses_start:
+        if turn == self.config.searches - 1 and methods.find(name).uses_start:
             start = next((trial.placement for trial in self._ran() if trial.name in (name, START)), None)
         result = self._search(self._forms[0], name, turn, start)
         if is_own:
@@ -355,13 +354,13 @@ class _LiveSearch:
         with self._phase(forecast.SPLIT_STAGE) as seconds:
             form = make_parts() if seconds else ""
             if not form:
-                self._log.leave_out()
+                self.log.leave_out()
         if isinstance(form, str):
             self._why_not_split = f"The batch is not split: {form}." if form else ""
             return
         assert form.item is not None  # it was split
-        self._timing.in_parts = form
-        evaluator, fleet = self._timing.runtime.of_form(form.item, form.problem), self._timing.fleet
+        self.timing.in_parts = form
+        evaluator, fleet = self.timing.runtime.of_form(form.item, form.problem), self.timing.fleet
         parts = _Measured(form, evaluator, evaluator)
         if fleet is not None:
             data_parallel = form.data_parallel.decisions
@@ -370,14 +369,14 @@ class _LiveSearch:
         with self._phase(forecast.MEASURE):
             # Data parallelism, and the best plan of the whole with all copies together.
             self._measure(Timed(DATA_PARALLEL, form.data_parallel, evaluations=1))
-            whole = self._ran(self._timing.whole)
+            whole = self._ran(self.timing.whole)
             best = next((trial for trial in whole if not trial.is_single), None)
             if best is not None:
                 together = form.lift(_plan(best))
                 self._measure_new(Timed(SPLIT, together, evaluations=1, found_by=best.found_by))
-            if form.has(self._start):
-                self._measure_new(Timed(START, self._start, evaluations=1))
-        for turn in range(self._config.searches):
+            if form.has(self.start):
+                self._measure_new(Timed(START, self.start, evaluations=1))
+        for turn in range(self.config.searches):
             if self._is_interrupted:
                 return
             of_form = [_plan(trial) for trial in self._ran(form)]
@@ -389,33 +388,29 @@ class _LiveSearch:
 
         ``name`` is that of its plan in tables: the method's, or ``SPLIT``.
         """
-        request, method, title = self._request, name, name
+        request, method, title = self.request, name, name
         if name == SPLIT:
             method, title = self._method, f"{self._method}, the batch in {form.form.parts} parts"
         with self._phase(forecast.searching(method)) as seconds:
-            seconds = request.control_s(seconds) if method == CONTROL != self._method else seconds
-            share = request.budget.share(self._config.searches)
+            if method == CONTROL != self._method:
+                seconds = min(seconds, forecast.CONTROL_SHARE * request.whole_s)
+            share = request.budget.share(self.config.searches)
             budget = Budget(min(share.seconds, max(seconds, forecast.LEAST_S)), share.evaluations)
             if name == CONTROL and self._own_search is not None:
                 budget = budget.capped(self._own_search.evaluations)
-            title = f"{title}, search {turn + 1} of {self._config.searches} on {request.cluster.name}"
+            title = f"{title}, search {turn + 1} of {self.config.searches} on {request.cluster.name}"
+            progress = ConsoleProgress(title, budget, self.log.console)
+            of_method: dict[str, Any] = {"start": start, "config": request.settings.get(method)}
+            problem, seed = form.correction.apply(form.form.problem), request.seed + turn
             try:
-                result = search(
-                    form.correction.apply(form.form.problem),
-                    method,
-                    budget,
-                    seed=request.seed + turn,
-                    progress=ConsoleProgress(title, budget, self._log.console),
-                    start=start,
-                    config=request.settings.get(method),
-                )
+                result = search(problem, method, budget, seed=seed, progress=progress, **of_method)
             except NothingFits:
                 return None
             self._searches.append((name, result))
             self._is_interrupted = result.interrupted
         with self._phase(forecast.MEASURE):
             plan = Placement.from_decisions(form.form.problem, result.placement.decisions)
-            self._measure_new(Timed(name, plan, **_found_in(result)))
+            self._measure_new(Timed(name, plan, **{field: getattr(result, field) for field in _OF_SEARCH}))
         return result
 
     def _measure_new(self, trial: Timed) -> None:
@@ -429,7 +424,7 @@ class _LiveSearch:
     def _measure(self, *trials: Timed) -> None:
         """Measures plans of one form, on a fleet at once; corrects the simulator of each form by its plans that ran."""
         form = self._form_of(trials[0])
-        for batch in [trials] if self._timing.fleet is not None else [(trial,) for trial in trials]:
+        for batch in [trials] if self.timing.fleet is not None else [(trial,) for trial in trials]:
             if form.evaluator.limit.is_over and self._ran():
                 return
             times = form.timing.evaluate(Decisions.joined([_plan(trial).decisions for trial in batch]).plain)
@@ -457,10 +452,10 @@ class _LiveSearch:
         best_of_each = {trial.name: trial for trial in reversed(plans)}
         racers = list(dict.fromkeys([*singles, *plans[: forecast.FINALISTS], *best_of_each.values()]))
         # Those in parts come last.
-        racers.sort(key=lambda trial: not self._timing.whole.has(trial.placement))
+        racers.sort(key=lambda trial: not self.timing.whole.has(trial.placement))
         if racers:
             evaluators = {form.form.problem.fingerprint: form.evaluator for form in self._forms}
-            rounds = self._config.rounds
+            rounds = self.config.rounds
             self._race = race(racers, lambda plan: evaluators[plan.problem.fingerprint], rounds)
             self._trials = self._race.of(self._trials)
 
@@ -475,7 +470,7 @@ class _LiveSearch:
         if not ran and self._is_interrupted:
             raise KeyboardInterrupt
         if not ran:
-            problem, refused = self._timing.whole.problem, self._trials[0]
+            problem, refused = self.timing.whole.problem, self._trials[0]
             raise NothingFits(
                 f"no placement of {problem.name!r} ran on cluster {problem.cluster.name!r}; the first: "
                 f"{refused.status.name}: {refused.message}"
@@ -509,8 +504,8 @@ class _LiveSearch:
             notes = self._race.verdict(written)
             rivals += self._race.as_it_is
         notes |= {Note.WHY: verdict, Note.DECIDED: written.name, Note.WHY_NOT_SPLIT: self._why_not_split}
-        if self._timing.fleet is not None:
-            notes[Note.MEASURED_ON] = self._timing.fleet.sentence()
+        if self.timing.fleet is not None:
+            notes[Note.MEASURED_ON] = self.timing.fleet.sentence()
         return Outcome(
             dataclasses.replace(form.form, problem=corrected[form]),
             written,
@@ -528,8 +523,9 @@ class _LiveSearch:
         candidates = [trial for trial in ran if trial.name == method]
         for name, result in self._searches:
             if name == method:
+                of_search = {field: getattr(result, field) for field in _OF_SEARCH}
                 candidates += [
-                    dataclasses.replace(trial, name=method, **_found_in(result))
+                    dataclasses.replace(trial, name=method, **of_search)
                     for trial in ran
                     if trial.name != method and is_same_plan(_plan(trial), result.placement)
                 ]

@@ -9,7 +9,7 @@ import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import rich.console
 import rich.live
@@ -45,11 +45,11 @@ class Phase:
     is_once: bool = False  # it is done once on this machine, and not in the budget
 
 
+@dataclasses.dataclass(eq=False)
 class Log:
     """Announces, shows and times the phases of some work, and shares a budget among them.
 
-        log = Log(console, budget_s=60.0)
-        with log:
+        with Log(console, budget_s=60.0) as log:
             log.announce([log.expected("reading", 8.0, "reading x"), Phase("searching", share=1.0)])
             with log.phase("reading"):
                 item = read()
@@ -60,27 +60,19 @@ class Log:
     phases took is kept for the next time.
     """
 
-    def __init__(
-        self,
-        console: rich.console.Console,
-        budget_s: float = math.inf,
-        durations: Durations | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        is_equal: bool = False,
-    ) -> None:
-        """Begins at ``begun_s()``, which may be before now.
+    console: rich.console.Console
+    budget_s: float = (
+        math.inf
+    )  # of everything together but what is done once; infinite where no phase has a share
+    durations: Durations = dataclasses.field(default_factory=Durations)  # where lengths are kept
+    clock: Callable[[], float] = time.monotonic
+    is_equal: bool = (
+        False  # shares are of what there is when the first of them begins, so that equal ones are
+    )
 
-        Args:
-          budget_s: seconds of everything together but what is done once; infinite where no phase has a share of it.
-          durations: where lengths are kept; the user's cache without.
-          is_equal: shares are of what there is when the first of them begins, so that equal ones are.
-        """
-        self._is_equal = is_equal
-        self.console = console
-        self.durations = durations or Durations()
-        self._budget_s = budget_s
-        self._clock = clock
-        self._begun_s = begun_s() if clock is time.monotonic else clock()
+    def __post_init__(self) -> None:
+        # It begins at ``begun_s()``, which may be before now.
+        self._begun_s = begun_s() if self.clock is time.monotonic else self.clock()
         self._ahead: list[Phase] = []
         self._running: tuple[Phase, float] | None = None  # since when
         self._done: list[tuple[Phase, float, float]] = []  # what each had, and took
@@ -101,7 +93,7 @@ class Log:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._resources.close()
-        is_told = kind is None and self._is_announced and math.isfinite(self._budget_s)
+        is_told = kind is None and self._is_announced and math.isfinite(self.budget_s)
         if is_told and self._once_s >= _ENOUGH_S:
             took_s = self.elapsed_s - self._once_s
             self.tell(f"That took {about(took_s)}, and {about(self._once_s)} for what is done once.")
@@ -135,8 +127,12 @@ class Log:
             lengths[phase.name] = None if this_s is None or before_s is None else before_s + this_s
         lengths_s = [seconds for seconds in in_budget.values() if seconds is not None]
         total = roughly(sum(lengths_s), len(lengths_s) == len(in_budget))
-        line = f"This takes {total}: {_list(in_budget)}." if total else "Duration unknown."
-        also = f"Once, and not in that: {_list(once)}." if once else ""
+        listed, listed_once = (
+            ", ".join(f"{name} {about(seconds)}" for name, seconds in lengths.items())
+            for lengths in (in_budget, once)
+        )
+        line = f"This takes {total}: {listed}." if total else "Duration unknown."
+        also = f"Once, and not in that: {listed_once}." if once else ""
         self.tell(" ".join(sentence for sentence in (line, also, note) if sentence))
 
     @contextlib.contextmanager
@@ -153,12 +149,12 @@ class Log:
             self._ahead = [phase, *rest]
             self._shares = self._shares or sum(phase_ahead.share for phase_ahead in self._ahead)
             self._weight_s = self._planned()[1]
-            least_s = _LEAST_OF_BUDGET * self._budget_s / self._shares
+            least_s = _LEAST_OF_BUDGET * self.budget_s / self._shares
             given_s = phase.share * max(self._weight_s, least_s)
         self._ahead = rest
         if not phase.share:
             given_s = self.left_s
-        start_s, self._is_empty = self._clock(), False
+        start_s, self._is_empty = self.clock(), False
         self._running = phase, start_s
         is_over = False
         try:
@@ -166,7 +162,7 @@ class Log:
             is_over = True
         finally:
             (corrected, _), self._running = self._running, None
-            self._done.append((corrected, given_s, self._clock() - start_s))
+            self._done.append((corrected, given_s, self.clock() - start_s))
             if is_over and not self._is_empty:
                 self._keep(phase, *self._done[-1])
 
@@ -208,7 +204,7 @@ class Log:
     @property
     def elapsed_s(self) -> float:
         """Since it began."""
-        return self._clock() - self._begun_s
+        return self.clock() - self._begun_s
 
     @property
     def remaining_s(self) -> float:
@@ -224,14 +220,14 @@ class Log:
     @property
     def until_s(self) -> float:
         """Seconds until the budget is used up, negative from then on."""
-        return self._budget_s + self._once_s - self.elapsed_s
+        return self.budget_s + self._once_s - self.elapsed_s
 
     @property
     def _once_s(self) -> float:
         """Seconds that were not in the budget so far."""
         done_s = sum(took_s for phase, _, took_s in self._done if phase.is_once)
         running = self._running
-        return done_s + (self._clock() - running[1] if running is not None and running[0].is_once else 0.0)
+        return done_s + (self.clock() - running[1] if running is not None and running[0].is_once else 0.0)
 
     @property
     def _running_s(self) -> float:
@@ -240,7 +236,7 @@ class Log:
             return 0.0
         phase, since_s = running
         length_s = self._unlimited_s(phase) + (phase.share * self._weight_s if phase.share else 0.0)
-        return max(length_s - (self._clock() - since_s), 0.0)
+        return max(length_s - (self.clock() - since_s), 0.0)
 
     def _planned(self) -> tuple[list[tuple[Phase, float | None]], float]:
         """Phases ahead with their lengths as the budget stands, None where unknown; and seconds of a share of 1.
@@ -257,7 +253,7 @@ class Log:
         planned = [p for p in self._ahead if not p.is_optional or (p.seconds or 0.0) <= most_s]
         optional_s = sum(phase.seconds or 0.0 for phase in planned if phase.is_optional)
         weight_s = max(left_s - cut_s - optional_s, least_s) / shares if shares else math.inf
-        weight_s = min(self._weight_s, weight_s) if self._is_equal else weight_s
+        weight_s = min(self._weight_s, weight_s) if self.is_equal else weight_s
         lengths: list[tuple[Phase, float | None]] = []
         for phase in planned:
             length_s = self._unlimited_s(phase)
@@ -269,17 +265,16 @@ class Log:
         return lengths, weight_s
 
     def _unlimited_s(self, phase: Phase) -> float:
-        """The length of a phase but for its share, were there no budget."""
-        return (phase.seconds or 0.0) * (self._pace if phase.key and not phase.share else 1.0)
+        """The length of a phase but for its share, were there no budget.
 
-    @property
-    def _pace(self) -> float:
-        """Ratio of actual to estimated time of the phases whose length is found and was not cut."""
+        Where it is found, that is in the ratio of actual to estimated time of those that are done and were not cut.
+        """
         expected_s = done_s = 0.0
-        for phase, _, took_s in self._done:
-            if phase.key and phase.seconds and not (phase.share or phase.is_cut or phase.is_once):
-                expected_s, done_s = expected_s + phase.seconds, done_s + took_s
-        return min(max(done_s / expected_s, _LEAST_PACE), _MOST_PACE) if expected_s >= _ENOUGH_S else 1.0
+        for done, _, took_s in self._done if phase.key and not phase.share else ():
+            if done.key and done.seconds and not (done.share or done.is_cut or done.is_once):
+                expected_s, done_s = expected_s + done.seconds, done_s + took_s
+        pace = min(max(done_s / expected_s, _LEAST_PACE), _MOST_PACE) if expected_s >= _ENOUGH_S else 1.0
+        return (phase.seconds or 0.0) * pace
 
     def _line(self) -> rich.text.Text:
         now = self._running
@@ -292,10 +287,6 @@ class Log:
         wait = roughly(self.remaining_s, is_known)
         text = f"{names.index(running.name) + 1} of {len(names)}: {running.name}{f', {wait} left' if wait else ''}"
         return rich.text.Text(text, no_wrap=True)
-
-
-def _list(seconds_of_name: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{name} {about(seconds)}" for name, seconds in seconds_of_name.items())
 
 
 def roughly(seconds: float, is_all: bool = True) -> str:

@@ -509,14 +509,15 @@ def in_layers(outcome: Outcome, seed: int) -> Outcome:
     """Outcome with a plan of whole layers, made of the one that would be written; a given plan stays."""
     layers = with_units_whole(outcome.problem, layers_of(outcome.problem))
     num_layers = len(np.unique(layers.layer_of_op))
-    plan, whole, row = outcome.placement.decisions, None, None
-    if outcome.written.name != GIVEN:
-        whole = whole_layers(outcome.problem, layers, plan, seed)
+    written, whole, row = outcome.written, None, None
+    if written.name != GIVEN:
+        whole = whole_layers(outcome.problem, layers, outcome.placement.decisions, seed)
     if whole is not None:
         names = (device.name for device in outcome.problem.cluster.devices)
         peaks = dict(zip(names, whole.peak_bytes.tolist(), strict=True))
         row = Timed(WHOLE_LAYERS, simulated_s=whole.runtime_s, peak_bytes=peaks)
-    return dataclasses.replace(outcome, by_layer=ByLayer(layers, num_layers, whole, row))
+        written = dataclasses.replace(written, traced=None)  # a step of another plan
+    return dataclasses.replace(outcome, written=written, by_layer=ByLayer(layers, num_layers, whole, row))
 
 
 def data_parallel_row(form: Form) -> Timed:

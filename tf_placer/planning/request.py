@@ -250,62 +250,37 @@ class Command:
     required: tuple[str, ...] = ()  # flags that have no default
     word: str | None = None  # flag of a word without dashes
     one_of: tuple[str, ...] = ()  # flags of which exactly one must be given
-    example: str = ""  # flags of a command line that works
 
 
 _ON_CLUSTER, _PROGRAMS = ("cluster", "out"), SOURCES[:-1]
 COMMANDS = {
-    "place": Command(
-        "find a placement",
-        _ON_CLUSTER,
-        "script",
-        SOURCES,
-        "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
-    ),
-    "compare": Command(
-        "try several methods",
-        _ON_CLUSTER,
-        "script",
-        SOURCES,
-        "--workload=two_towers --cluster=k40x2 --methods=single,random,auto --out=out/compared",
-    ),
-    "measure": Command(
-        "time a plan on this machine",
-        ("placement",),
-        "script",
-        _PROGRAMS,
-        "--workload=two_towers --placement=out/plan/placement.json",
-    ),
-    "explain": Command(
-        "say why an op or a layer is where a plan puts it",
-        ("plan",),
-        "script",
-        BY,
-        "--plan=out/plan/placement.json --op=MatMul",
-    ),
-    "run": Command(
-        "run a script under a plan", (PASSED_ON,), PASSED_ON, (), "--cluster=local train.py --epochs=3"
-    ),
-    "profile": Command(
-        "measure ops and links on this machine", (), "script", _PROGRAMS, "--workload=two_towers"
-    ),
+    "place": Command("find a placement", _ON_CLUSTER, "script", SOURCES),
+    "compare": Command("try several methods", _ON_CLUSTER, "script", SOURCES),
+    "measure": Command("time a plan on this machine", ("placement",), "script", _PROGRAMS),
+    "explain": Command("say why an op or a layer is where a plan puts it", ("plan",), "script", BY),
+    "run": Command("run a script under a plan", (PASSED_ON,), PASSED_ON),
+    "profile": Command("measure ops and links on this machine", (), "script", _PROGRAMS),
     "memory": Command(
         "say what each device needs before anything runs, and the largest batch that fits",
-        ("cluster",),
-        "script",
-        _PROGRAMS,
-        "--workload=two_towers --cluster=k40x2",
+        *(("cluster",), "script", _PROGRAMS),
     ),
-    "train": Command(
-        "teach a policy on many problems",
-        ("method", "workloads", "clusters", "out"),
-        example="--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
-    ),
+    "train": Command("teach a policy on many problems", ("method", "workloads", "clusters", "out")),
     "clusters": Command("list the described machines"),
     "workloads": Command("list what can be placed"),
     "methods": Command("list the search methods"),
     "doctor": Command("say what works here, and what the cache holds"),
-    "completion": Command("print what completes commands in a shell", ("shell",), "shell", (), "bash"),
+    "completion": Command("print what completes commands in a shell", ("shell",), "shell"),
+}
+EXAMPLES = {  # what follows a command in a command line that works
+    "place": "--workload=two_towers --cluster=local --budget_s=60 --out=out/plan",
+    "compare": "--workload=two_towers --cluster=k40x2 --methods=single,random,auto --out=out/compared",
+    "measure": "--workload=two_towers --placement=out/plan/placement.json",
+    "explain": "--plan=out/plan/placement.json --op=MatMul",
+    "run": "--cluster=local train.py --epochs=3",
+    "profile": "--workload=two_towers",
+    "memory": "--workload=two_towers --cluster=k40x2",
+    "train": "--method=go --workloads=dense_small,two_towers --clusters=k40x2 --out=out/weights.npz",
+    "completion": "bash",
 }
 _HINTS = typing.get_type_hints(Options, include_extras=True)
 _FIELDS = {field.name: field for field in dataclasses.fields(Options)}

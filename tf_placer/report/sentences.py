@@ -343,39 +343,35 @@ def split_batch_sentences(outcome: Outcome) -> list[str]:
     why_not = outcome.notes.get(Note.WHY_NOT_SPLIT)
     sentences = [why_not] if why_not else []
     split, written = outcome.best_split, outcome.written
-    if split is None:
-        rows = [row for row in outcome.beside if row.name == DATA_PARALLEL and not row.is_candidate]
-        return [*sentences, *(_instead(outcome, row) for row in rows[-1:])]
-    clock = clock_of([written])
-    split_s, written_s = split.seconds(clock), written.seconds(clock)
-    if written is not split and split_s is not None and written_s is not None:
-        sentences.append(
-            f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
-            f"{gain(-excess(split_s, written_s))} than the plan written."
-        )
+    if split is not None:
+        clock = clock_of([written])
+        split_s, written_s = split.seconds(clock), written.seconds(clock)
+        if written is not split and split_s is not None and written_s is not None:
+            sentences.append(
+                f"With the batch in parts the best plan found takes {milliseconds(split_s)} {_HOW[clock]}: "
+                f"{gain(-excess(split_s, written_s))} than the plan written."
+            )
+        return sentences
+    parallel = [row for row in outcome.beside if row.name == DATA_PARALLEL and not row.is_candidate]
+    for row in parallel[-1:]:  # which was not asked for
+        devices = [outcome.problem.cluster.devices[d].name for d in outcome.form.replicas]
+        cpus = "CPUs" if "/job:localhost" in devices[0] else "CPU workers"
+        over = f"{len(devices)} {'GPUs' if 'device:GPU' in devices[0] else cpus}"
+        if row.simulated_s is None:
+            return [*sentences, f"Data parallel over {over} does not fit: {row.message}."]
+        compared, plan_s = "", written.simulated_s
+        if plan_s is not None:
+            share = excess(row.simulated_s, plan_s)
+            if abs(share) <= SAME:
+                compared = ", as this plan does"
+            elif math.isinf(share):
+                compared = ", and this plan no time"
+            else:
+                compared = f", {percentage(abs(share))} {'more' if share > 0 else 'less'} than this plan"
+                compared += "" if share > 0 else f": parts={len(devices)} searches plans with a part for each"
+        took = f"would take {milliseconds(row.simulated_s)} in the simulator"
+        sentences.append(f"Data parallel over {over} {took}{compared}.")
     return sentences
-
-
-def _instead(outcome: Outcome, row: Timed) -> str:
-    """A sentence that compares data parallelism, which was not asked for, with the plan."""
-    devices = [outcome.problem.cluster.devices[d].name for d in outcome.form.replicas]
-    cpus = "CPUs" if "/job:localhost" in devices[0] else "CPU workers"
-    over = f"{len(devices)} {'GPUs' if 'device:GPU' in devices[0] else cpus}"
-    plan_s = outcome.written.simulated_s
-    if row.simulated_s is None:
-        return f"Data parallel over {over} does not fit: {row.message}."
-    took = f"Data parallel over {over} would take {milliseconds(row.simulated_s)} in the simulator"
-    if plan_s is None:
-        return f"{took}."
-    diff = excess(row.simulated_s, plan_s)
-    if abs(diff) <= SAME:
-        return f"{took}, as this plan does."
-    if math.isinf(diff):
-        return f"{took}, and this plan no time."
-    if diff > 0:
-        return f"{took}, {percentage(diff)} more than this plan."
-    remedy = f"parts={len(devices)} searches plans with a part for each"
-    return f"{took}, {percentage(-diff)} less than this plan: {remedy}."
 
 
 def use_of_plan(outcome: Outcome, is_used: bool | None) -> str:

@@ -1,14 +1,16 @@
-"""Views of outcomes: text for a terminal, sections of the page ``report.html``, commands and code that use a plan."""
+"""Views of outcomes: text for a terminal, the page, commands and code that use a plan, and the files of a run."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import json
 import os
 import pathlib
 import platform
 import shlex
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,14 @@ import rich.console
 import tensorflow as tf
 from rich.table import Column, Table
 
-from tf_placer.base.quantities import excess, in_unit, milliseconds, percentage
+from tf_placer.base.files import replacing
+from tf_placer.base.quantities import excess, in_unit, known, milliseconds, percentage
 from tf_placer.planning.outcome import (
     AS_IT_IS,
     DATA_PARALLEL,
     FUSED,
     NOT_RUN,
+    SINGLE,
     SPLIT,
     WHOLE_LAYERS,
     Clock,
@@ -33,8 +37,11 @@ from tf_placer.problem.bounds import MEANING
 from tf_placer.problem.layers import MOST_ROWS, layer_rows, layers_of
 from tf_placer.problem.unit_graph import crossings
 from tf_placer.report.sentences import capital, headline, notes, plan_sentences, remarks, use_of_plan, verdict
-from tf_placer.report_page.page import HowTo, Page, Row, Section, draw_step
+from tf_placer.report_page.page import HowTo, Page, Row, Section, chrome_trace, draw_step, page_html
+from tf_placer.rewrite.rewrite import apply_placement
 from tf_placer.search import methods
+from tf_placer.search.methods import NO_ORDER
+from tf_placer.transform.fusion import savings
 from tf_placer.version import VERSION
 
 LAYER_COLUMNS = ("layer", "on", "ops", "work", "variables", "outputs")
@@ -84,6 +91,19 @@ with tf.Graph().as_default(), tf.compat.v1.Session(target{config}) as session:
 _SERVER = (
     "A server, or another machine, has no such workers: for it, place the program on a cluster file that has the names "
     "of its devices (--cluster=FILE.toml)."
+)
+# Files of a run, in the order in which they appear.
+SAVED_MODEL, META_GRAPH, PAGE = "saved_model", "placed_meta_graph.pb", "report.html"
+_OF_FORM = ("parts", "batch_statistics", "lower_bound_s", "tightest_bound")
+_OF_TRIAL = ("simulated_s", "measured_s", "raced_s", "message", "evaluations")
+_SENTENCES = (Note.WHY_NOT_SPLIT, Note.MEASURED_ON, Note.FUSED)
+_OF_MEMORY = ("slow_down", "fastest_runtime_s", "fastest_peak_bytes", "peak_share", "peak_share_bound")
+META_GRAPH_TEXT = "placed_meta_graph.pbtxt"  # where the program is a text
+NODE_DATA = "model_explorer.json"  # where it is asked for
+_COLORS = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f")
+RESULTS = (
+    *(SAVED_MODEL, META_GRAPH, META_GRAPH_TEXT, "placement.json", "placed_graph.pb", "timeline.json"),
+    *(NODE_DATA, PAGE, "summary.json"),
 )
 # A script's program: a model that trains, an auto-placed function, a tf.function, or something else to call.
 MODEL, WRAPPED, FUNCTION, PLAIN = "model", "wrapped", "function", "plain"
@@ -141,8 +161,7 @@ def _section(
     problem = outcome.problem
     in_parts = "" if problem.splitting is None else f", the batch {outcome.forms[0].title}"
     origin = ", by a plan that was kept" if outcome.is_from_cache else ""
-    traced = outcome.written.traced if outcome.placement is outcome.written.placement else None
-    plan = draw_step(problem, outcome.placement.decisions, traced)
+    plan = draw_step(problem, outcome.placement.decisions, outcome.written.traced)
     # Plans of the fastest rivals, where they do not make the file too large.
     rivals = [(row.name, row.placement) for row in outcome.rows if row is not outcome.row_written]
     plans = [(name, plan) for name, plan in rivals if plan is not None and plan.problem.num_ops <= _MOST_OPS]
@@ -166,7 +185,8 @@ def _section(
         rival = "as it is" if gained.rival.is_as_it_is else "best single device"
         figures.append((f"{rival}, {gained.clock.value}", milliseconds(gained.rival_s)))
     used = f"{len(np.unique(outcome.placement.device_of_op))} of {problem.num_devices}"
-    figures += [("lower bound", milliseconds(outcome.forms[0].lower_bound_s)), ("devices used", used)]
+    main, tightest = outcome.forms[0], outcome.forms[0].tightest_bound
+    figures += [("lower bound", milliseconds(main.lower_bound_s)), ("devices used", used)]
     figures += [("mostly bound by", f"{word}, {percentage(share)}") for word, share in plan.bound_by[:1]]
     if plan.peak_share is not None:
         figures.append(("share of peak FLOPs", percentage(plan.peak_share)))
@@ -179,13 +199,8 @@ def _section(
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
-            {
-                "name": name,
-                "bound_s": s,
-                "is_tightest": name == outcome.forms[0].tightest_bound,
-                "about": MEANING[name],
-            }
-            for name, s in outcome.forms[0].bounds.items()
+            {"name": name, "bound_s": s, "is_tightest": name == tightest, "about": MEANING[name]}
+            for name, s in main.bounds.items()
         ),
         plan=plan,
         curves=tuple(dict(zip(_OF_CURVE, curve, strict=True)) for curve in curves),
@@ -357,7 +372,7 @@ def how_to(
         model = (out if "saved_model" in files else out.parent) / "saved_model"
         code = f"model = tf_placer.load_saved_model({str(model)!r})"
         steps.append(HowTo(f"Load the model with the plan in it{devices}:", _python(cluster, code)))
-    for name in ("placed_meta_graph.pb", "placed_meta_graph.pbtxt"):
+    for name in (META_GRAPH, META_GRAPH_TEXT):
         if name in files:
             text = f"{out / name} is your MetaGraphDef with the plan in it: import it in place of yours."
             steps.append(HowTo(text))
@@ -419,3 +434,161 @@ def _python(cluster: str, code: str, *modules: str) -> str:
     tensorflow = "import tensorflow as tf\n" if "tf." in (logical + code).replace("tf_placer.", "") else ""
     head = f"{standard}\n" if standard else ""
     return f"{head}{tensorflow}import tf_placer\n\n{logical}{code}"
+
+
+def write_report(
+    outcome: Outcome,
+    out: pathlib.Path,
+    made_for: Mapping[str, Any] | None = None,
+    also: Callable[[pathlib.Path], None] | None = None,
+    called: str = "",
+    has_node_data: bool = False,
+) -> tuple[pathlib.Path, ...]:
+    """Writes placement.json, placed_graph.pb, timeline.json, report.html and summary.json into ``out``.
+
+    They appear together, in place of those of an earlier run, or nothing changes. Who is killed in the instant
+    between leaves no summary.json: where it lies, the rest is complete and of the same run.
+
+    Args:
+      made_for: the flags that the plan remembers.
+      also: writes more of ``RESULTS`` into the folder that it is given, or raises InputError.
+      called: what the program of a script is, as ``how_to`` takes it.
+      has_node_data: write the device of each op of placed_graph.pb as node data of Model Explorer, too.
+
+    Returns:
+      The paths of all that is there.
+    """
+    placed = None if outcome.form.item is None else apply_placement(outcome.form.item, outcome.placement)
+    plan_of = None if made_for is None else dict(made_for)
+    if outcome.correction is not None:  # with it `explain` has the costs that the plan was searched with
+        plan_of = {**(plan_of or {}), "correction": list(dataclasses.astuple(outcome.correction))}
+    with replacing(out, RESULTS) as unfinished:
+        if also is not None:
+            also(unfinished)
+        by_layer = outcome.by_layer is not None
+        outcome.placement.save(unfinished / "placement.json", plan_of, by_layer=by_layer)
+        if placed is not None:
+            (unfinished / "placed_graph.pb").write_bytes(placed.SerializeToString(deterministic=True))
+        timeline = chrome_trace(outcome.placement, outcome.written.traced)
+        (unfinished / "timeline.json").write_text(timeline, encoding="utf8")
+        if has_node_data:
+            labels, devices = outcome.problem.cluster.labels, outcome.placement.device_of_op.tolist()
+            looks = [{"value": label, "bgColor": _COLORS[d % len(_COLORS)]} for d, label in enumerate(labels)]
+            data = {op: looks[d] for op, d in zip(outcome.problem.op_names, devices, strict=True)}
+            (unfinished / NODE_DATA).write_text(json.dumps({"results": data}), encoding="utf8")
+        files = [name for name in RESULTS if (unfinished / name).exists()]
+        page = page_html(page_of_run(outcome, out, files, made_for or {}, called))
+        (unfinished / PAGE).write_text(page, encoding="utf8")
+        text = json.dumps(summary(outcome), indent=1, allow_nan=False) + "\n"
+        (unfinished / "summary.json").write_text(text, encoding="utf8")
+    return tuple(out / name for name in RESULTS if (out / name).exists())
+
+
+def summary(outcome: Outcome) -> dict[str, Any]:
+    """The content of summary.json: seconds are floats, what was not measured is None."""
+    written, search, problem = outcome.written, outcome.search, outcome.problem
+    row, gained = outcome.row_written, outcome.gain
+    rivals = [row for row in outcome.beside if row.is_candidate]
+    searched = [plan for plan in outcome.candidates if plan.search is not None]
+    if written.is_single and outcome.method != written.name:
+        rivals.append(written)
+    main = outcome.forms[0]
+    single = outcome.named(SINGLE) if main.parts > 1 else None  # a plan in parts has searched another program
+    parallel = [
+        {**_timed(outcome, plan), "peak_bytes": plan.peak_bytes, "status": plan.status.name}
+        for plan in outcome.rows
+        if plan.name == DATA_PARALLEL
+    ]
+    return {
+        "workload": problem.name,
+        "cluster": problem.cluster.name,
+        "method": outcome.method,
+        "written": written.name,
+        "found_by": {plan.name: plan.found_by for plan in searched},
+        "seed": search.seed,
+        "settings": {plan.name: plan.search.settings for plan in searched if plan.search},
+        "ops": problem.num_ops,
+        "units": problem.num_units,
+        "headline": headline(outcome),
+        "runtime_s": row.simulated_s,
+        **{clock.field: row.seconds(clock) for clock in Clock if clock is not Clock.SIMULATED},
+        "gain": None if gained is None else gained.as_data(),
+        "rows": [_timed(outcome, plan) for plan in outcome.rows],
+        **{note.value: outcome.notes.get(note) for note in (Note.LOAD, Note.TIMED_AT_S)},
+        "lower_bound_s": main.lower_bound_s,
+        "lower_bounds": {f"{name}_s": bound_s for name, bound_s in main.bounds.items()},
+        "tightest_bound": main.tightest_bound,
+        "proven_optimal": [plan.name for plan in outcome.candidates if outcome.is_optimal(plan)],
+        "single_device_s": search.single_device_s if single is None else single.simulated_s,
+        "parts_of": {row.name: getattr(outcome.form_of(row), "parts", None) for row in outcome.candidates},
+        "baselines": {plan.name: plan.simulated_s for plan in rivals},
+        "baselines_measured": {plan.name: plan.measured_s for plan in rivals},
+        "baselines_raced": {plan.name: plan.raced_s for plan in rivals},
+        "baselines_evaluations": {plan.name: plan.evaluations for plan in rivals if plan.search},
+        "peak_bytes": row.peak_bytes,
+        "order": NO_ORDER if written.search is None else written.search.order,
+        "parts": outcome.form.parts,
+        "batch_statistics": outcome.form.batch_statistics,
+        "stayed_whole": list(outcome.form.stayed_whole),
+        "status": written.status.name,
+        "evaluations": written.evaluations,
+        "search_s": written.search_s,
+        "interrupted": search.interrupted,
+        "recommended": outcome.recommended.name,
+        DATA_PARALLEL: parallel[0] if parallel else None,
+        **{note.value: outcome.notes.get(note, "") for note in _SENTENCES},
+        "schedule": outcome.schedule,
+        "savings": dataclasses.asdict(savings(outcome.placement.problem, outcome.placement.cluster_of_op)),
+        "forms": [
+            {"ops": form.problem.num_ops, "units": form.problem.num_units}
+            | {name: getattr(form, name) for name in _OF_FORM}
+            for form in outcome.forms
+        ],
+        "guessed_op_types": problem.guessed_op_types,
+        "estimated_sizes": problem.estimated_sizes,
+        **_sought(outcome),
+    }
+
+
+def _timed(outcome: Outcome, row: Timed) -> dict[str, Any]:
+    """A row of the tables: one time for each clock."""
+    form = outcome.form_of(row)
+    return {
+        "name": row.name,
+        "title": outcome.title_of(row),
+        **{clock.field: row.seconds(clock) for clock in Clock},
+        "lower_bound_s": None if form is None else form.lower_bound_s,
+        "is_written": row is outcome.row_written,
+        "status": row.status_name,
+    }
+
+
+def _sought(outcome: Outcome) -> dict[str, Any]:
+    """Entries for the least memory, whole layers and measured plans, as far as they were asked for."""
+    least, room = outcome.search.least_memory, outcome.room
+    needs = None if room is None else dataclasses.asdict(room)
+    if needs is not None:
+        needs["smallest_preset"] = needs.pop("preset")
+    of_memory: tuple[Any, ...] = (None,) * len(_OF_MEMORY)
+    if least is not None:
+        of_fastest = least.fastest.runtime_s, least.fastest.peak_bytes
+        of_memory = (least.slow_down, *of_fastest, least.share, known(least.bound_share))
+    data: dict[str, Any] = {"objective": "time" if least is None else "memory", "single_device_needs": needs}
+    data |= zip(_OF_MEMORY, of_memory, strict=True)
+    if outcome.by_layer is not None:
+        of_layers = None if outcome.by_layer.whole is None else outcome.row_written
+        data |= {
+            "layers": outcome.by_layer.num_layers,
+            "by_layer_s": of_layers and of_layers.simulated_s,
+            "by_op_s": outcome.written.simulated_s,
+            "by_layer_peak_bytes": of_layers and of_layers.peak_bytes,
+        }
+    if outcome.correction is not None:
+        trials = [
+            {"method": trial.name, "status": trial.status.name}
+            | {name: getattr(trial, name) for name in _OF_TRIAL}
+            for trial in outcome.trials
+        ]
+        correction = dataclasses.asdict(outcome.correction)
+        data |= {"why": outcome.notes[Note.WHY], "correction": correction, "trials": trials}
+    return data

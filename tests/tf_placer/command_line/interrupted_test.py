@@ -11,7 +11,7 @@ import time
 import pytest
 
 from tf_placer.__main__ import run
-from tf_placer.command_line import run_command
+from tf_placer.command_line import place as placing
 from tf_placer.planning import find, forms
 from tf_placer.search import recorder
 
@@ -44,7 +44,7 @@ def test_ctrl_c_beside_the_plan_leaves_nothing_but_writing(name, tmp_path, monke
     """While the batch is split and while the search in parts begins; once more as it is reported changes nothing."""
     owner = find if name in ("put_in_parts", "data_parallel_row") else forms.Form
     pressed = ctrl_c_when(monkeypatch, owner, name)
-    told = ctrl_c_when(monkeypatch, run_command, "print_report")
+    told = ctrl_c_when(monkeypatch, placing, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search")
     assert pressed == [name] and told == ["print_report"]
     assert summary["interrupted"] and summary["evaluations"] >= 400
@@ -72,7 +72,7 @@ def test_ctrl_c_in_the_search_leaves_nothing_but_writing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(recorder.ConsoleProgress, "show", pressed_once)
     split = ctrl_c_when(monkeypatch, find, "put_in_parts")
-    pressed = ctrl_c_when(monkeypatch, run_command, "print_report")
+    pressed = ctrl_c_when(monkeypatch, placing, "print_report")
     summary = summary_of(tmp_path, "place", "--method=local_search", "--write=method")
     assert not split and pressed == ["print_report"] and summary["interrupted"]
     assert summary["evaluations"] < 400

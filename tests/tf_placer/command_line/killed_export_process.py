@@ -27,7 +27,7 @@ from tf_placer.planning.outcome import Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
-from tf_placer.report.files import RESULTS, SAVED_MODEL, write_report
+from tf_placer.report.views import RESULTS, SAVED_MODEL, write_report
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search.recorder import SearchResult
 

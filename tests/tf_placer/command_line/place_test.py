@@ -20,7 +20,6 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.command_line import place as placing
-from tf_placer.command_line import run_command
 from tf_placer.command_line.request import Request
 from tf_placer.command_line.source import Source
 from tf_placer.evaluation.simulated import Status
@@ -30,9 +29,8 @@ from tf_placer.planning.log import begins_at
 from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Placement
-from tf_placer.report.files import META_GRAPH, summary
 from tf_placer.report.sentences import split_batch_sentences
-from tf_placer.report.views import print_report
+from tf_placer.report.views import META_GRAPH, print_report, summary
 from tf_placer.search.methods import Budget
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import search
@@ -152,7 +150,7 @@ def test_an_order_is_searched_unless_it_has_to_be_measured(flags, order, tmp_pat
 
     base = ["place", "--workload=branches_small", "--cluster=p100x2", f"--out={tmp_path / 'plan'}"]
     assert run([*base, "--method=single"], rich.console.Console(file=io.StringIO())) == 0
-    monkeypatch.setattr(run_command, "place", noted)
+    monkeypatch.setattr(placing, "place", noted)
     given = [flag.replace("PLAN", str(tmp_path / "plan" / "placement.json")) for flag in flags]
     assert run([*base[:-1], f"--out={tmp_path / 'out'}", *given]) == 2
     assert asked == [order]

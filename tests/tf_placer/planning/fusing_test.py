@@ -16,6 +16,7 @@ from tf_placer.evaluation.attempts import Attempt
 from tf_placer.evaluation.simulated import Status
 from tf_placer.graph.item import Item
 from tf_placer.planning import fusing
+from tf_placer.planning.forms import Form
 from tf_placer.planning.fusing import Fusing, find_clusters, find_clusters_here, fused_here
 from tf_placer.planning.outcome import Note
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -220,5 +221,5 @@ def test_a_chain_over_much_data_is_faster_in_one_cluster():
     item = Item.from_function(f, tf.ones([1 << 20]))
     found = find_clusters_here(item, plan(item), 20.0)
     assert found.is_faster and found.fused_s < 0.5 * found.unfused_s
-    outcome = fused_here(item, plan(item).problem, 10.0)
+    outcome = fused_here(Form(plan(item).problem, item), 10.0)
     assert outcome.is_worth_it and outcome.placement.cluster_of_op is not None and outcome.notes[Note.FUSED]

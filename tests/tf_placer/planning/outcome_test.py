@@ -35,8 +35,8 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.layers import layer_of_unit, layers_of
 from tf_placer.problem.placement import NO_CLUSTER, Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.report.files import summary
 from tf_placer.report.sentences import verdict
+from tf_placer.report.views import summary
 from tf_placer.search.search import search
 
 PLACEMENT, CORRECTION = striped(layered_problem(40)), Correction(compute=2.0)

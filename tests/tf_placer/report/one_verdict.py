@@ -11,9 +11,8 @@ import rich.console
 from tf_placer.base.quantities import milliseconds
 from tf_placer.planning.outcome import SINGLE, Clock, Outcome
 from tf_placer.problem.placement import Placement
-from tf_placer.report.files import write_report
 from tf_placer.report.sentences import headline, verdict
-from tf_placer.report.views import print_report
+from tf_placer.report.views import print_report, write_report
 
 
 def check_says_one_thing(found: Outcome, out: pathlib.Path) -> dict[str, Any]:

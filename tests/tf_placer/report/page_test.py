@@ -19,9 +19,8 @@ from tf_placer.planning.outcome import AS_IT_IS, DATA_PARALLEL, PLAN, SINGLE, Ke
 from tf_placer.problem.bounds import MEANING, LowerBounds, lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.report import views
-from tf_placer.report.files import write_report
 from tf_placer.report.sentences import remarks, use_of_plan, verdict
-from tf_placer.report.views import how_to, page_of_run, plan_report, section_of_plan
+from tf_placer.report.views import how_to, page_of_run, plan_report, section_of_plan, write_report
 from tf_placer.search import methods
 from tf_placer.search.search import search
 

@@ -24,7 +24,6 @@ from tf_placer.planning.forms import Form
 from tf_placer.planning.outcome import DATA_PARALLEL, Note, Outcome, Timed, fastest
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
-from tf_placer.report.files import summary
 from tf_placer.report.sentences import (
     FIGURES,
     fidelity_sentence,
@@ -36,7 +35,7 @@ from tf_placer.report.sentences import (
     split_batch_sentences,
     verdict,
 )
-from tf_placer.report.views import plan_report, print_report, table
+from tf_placer.report.views import plan_report, print_report, summary, table
 from tf_placer.search.methods import Budget, Objective
 from tf_placer.search.search import search
 from tf_placer.transform.split import SplitProgram, split_program

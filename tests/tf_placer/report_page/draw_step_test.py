@@ -17,9 +17,8 @@ from tf_placer.calibration.build_problem import build_problem
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.evaluation.timeline import MemoryCurve
-from tf_placer.presentation.chrome_trace import chrome_trace
 from tf_placer.problem.placement import NO_CLUSTER, Decisions, Placement
-from tf_placer.report_page.page import draw_step, page_html, thinned
+from tf_placer.report_page.page import chrome_trace, draw_step, page_html, thinned
 from tf_placer.transform.split import split_program
 from tf_placer.transform.split.plans import data_parallel_plan
 

@@ -16,7 +16,9 @@ from tf_placer.base.arguments import InputError
 from tf_placer.evaluation.runtime import TraceFailed
 from tf_placer.evaluation.timeline import simulated_timeline
 from tf_placer.graph.item import Item
-from tf_placer.presentation.chrome_trace import (
+from tf_placer.problem.analytic_problem import analytic_problem
+from tf_placer.problem.placement import Placement
+from tf_placer.report_page.page import (
     MEASURED_PID,
     SIMULATED_PID,
     Span,
@@ -26,8 +28,6 @@ from tf_placer.presentation.chrome_trace import (
     measured_spans,
     write_timeline,
 )
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.placement import Placement
 from tf_placer.runtime.timing import RuntimeConfig
 
 
