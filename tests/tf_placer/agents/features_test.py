@@ -10,7 +10,12 @@ import sonnet as snt
 import tensorflow as tf
 
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import (
+    problem_of,
+    random_problem,
+    small_cluster,
+    with_slower_links,
+)
 from tf_placer import workloads
 from tf_placer.agents.features import (
     DEVICE_NUMBERS,
@@ -21,7 +26,6 @@ from tf_placer.agents.features import (
     OP_TYPES,
     OTHER_TYPES,
     RELATIVE_WIDTH,
-    GraphInputs,
     bounded_prior_logits,
     costliest_ops,
     device_features,
@@ -50,11 +54,6 @@ DEVICE_COLUMNS = {"type": slice(0, 2)}
 DEVICE_COLUMNS |= {name: slice(column, column + 1) for column, name in enumerate(_DEVICE.split(), 2)}
 
 
-def test_every_name_is_there_once():
-    assert len(set(OP_TYPES)) == len(OP_TYPES) == NUM_TYPES - OTHER_TYPES
-    assert OP_TYPES[0] == ""
-
-
 def test_known_types_have_their_own_numbers():
     numbers = type_numbers(["", "MatMul", "Conv2DBackpropFilter", "MatMul"])
     assert numbers.dtype == np.int32 and numbers[0] == 0 and numbers[1] == numbers[3]
@@ -72,6 +71,7 @@ def test_the_list_is_that_of_this_version():
     # Weights are saved with the version and not with the list: whoever changes the list raises FEATURES_VERSION, and
     # then these numbers.
     assert (NUM_TYPES, OP_TYPES.index("AddV2"), OP_TYPES.index("_Send")) == (367, 6, 341)
+    assert OP_TYPES[0] == "" and len(set(OP_TYPES)) == len(OP_TYPES) == NUM_TYPES - OTHER_TYPES
 
 
 def test_a_training_step_has_no_type_without_a_name():
@@ -247,20 +247,13 @@ def test_pressure_is_what_is_held_and_ends_at_four(problem):
 
 def test_a_slower_machine_is_the_same_problem():
     """Ten times slower ops on ten times slower links: nothing relative has changed."""
-
-    def scaled(factor):
-        cluster = small_cluster(3)
-        links = tuple(
-            dataclasses.replace(
-                link, latency_ns=link.latency_ns * factor, bytes_per_s=link.bytes_per_s / factor
-            )
-            for link in cluster.links
+    problems = [
+        problem_of(
+            np.array([10, 50, 20]) * times, [(0, 1), (1, 2)], 90, with_slower_links(small_cluster(3), times)
         )
-        cluster = dataclasses.replace(cluster, links=links)
-        return problem_of(np.array([10, 50, 20]) * factor, [(0, 1), (1, 2)], 90, cluster=cluster)
-
-    one, ten = (relative_features(problem, unit_graph(problem)) for problem in (scaled(1), scaled(10)))
-    np.testing.assert_allclose(one, ten, rtol=1e-6)
+        for times in (1, 10)
+    ]
+    np.testing.assert_allclose(*(relative_features(each, unit_graph(each)) for each in problems), rtol=1e-6)
 
 
 def test_the_numbers_of_units_do_not_matter(problem):
@@ -307,6 +300,7 @@ def test_one_device_without_links_has_features():
     assert np.isfinite(features).all() and features[0, RELATIVE_COLUMNS["message"]] == 0
     assert np.isfinite(rows).all()
     assert rows[0, DEVICE_COLUMNS["latency"]] == rows[0, DEVICE_COLUMNS["bandwidth"]] == 0
+    assert graph_inputs(problem_of([1, 2], [], cluster=small_cluster(1)), 0, 0).edges.shape == (0, 2)
 
 
 def test_load_and_slowness_by_hand():
@@ -331,19 +325,6 @@ def test_sizes_are_the_problems_and_widths_are_not():
         assert inputs.edges.shape[1] == 2
         assert inputs.type_of_unit.shape == (units,) and int(tf.reduce_max(inputs.type_of_op)) < NUM_TYPES
         np.testing.assert_array_equal(inputs.unit_of_op, problem.unit_of_op)
-
-
-def test_a_graph_without_edges_has_none():
-    inputs = graph_inputs(problem_of([1, 2], [], cluster=small_cluster(1)), landmarks=0, seed=0)
-    assert inputs.edges.shape == (0, 2)
-
-
-def test_it_goes_through_a_function_and_comes_back():
-    inputs = graph_inputs(random_problem(np.random.default_rng(0), 6, 2), landmarks=2, seed=0)
-    again = tf.function(lambda given: given)(inputs)
-    assert isinstance(again, GraphInputs)
-    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(inputs), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 BOUND = math.exp(2 * 0.99)
