@@ -163,12 +163,14 @@ def test_neighbors_are_ranks_padded_with_minus_one(shaped):
 
 def test_levels_work_and_memory_are_shares(shaped):
     # a (10) -> b (1), c (50) -> e (5), a -> d (20) -> e: the paths are a d e = 35 and c e = 55, the critical one.
-    np.testing.assert_allclose(columns(shaped, "top")[:, 0], np.array([0, 0, 10, 50]) / 55, rtol=1e-6)
-    np.testing.assert_allclose(columns(shaped, "bottom")[:, 0], np.array([35, 55, 25, 5]) / 55, rtol=1e-6)
-    np.testing.assert_allclose(
-        columns(shaped, "slack")[:, 0], np.array([20, 0, 20, 0]) / 55, rtol=1e-6, atol=1e-7
-    )
-    np.testing.assert_allclose(columns(shaped, "work")[:, 0], np.array([10, 51, 20, 5]) / 55, rtol=1e-6)
+    by_hand = {
+        "top": [0, 0, 10, 50],
+        "bottom": [35, 55, 25, 5],
+        "slack": [20, 0, 20, 0],
+        "work": [10, 51, 20, 5],
+    }
+    for name, ns in by_hand.items():
+        np.testing.assert_allclose(columns(shaped, name)[:, 0], np.array(ns) / 55, 1e-6, 1e-7, err_msg=name)
     np.testing.assert_allclose(columns(shaped, "resident")[:, 0], [0, 0.75, 0.25, 0])
 
 
@@ -305,9 +307,7 @@ def test_one_device_without_links_has_features():
 
 def test_load_and_slowness_by_hand():
     # Units 0 and 1 are a group, of 10 + 20 ns on device 0 and 100 + 200 on device 1; the other one takes 70 and 6.
-    problem = problem_of(
-        [[10, 100], [20, 200], [70, 6]], [], cluster=sized_cluster([100, 50]), resident_bytes=[5, 5, 20]
-    )
+    problem = problem_of([[10, 100], [20, 200], [70, 6]], [], 0, sized_cluster([100, 50]), [5, 5, 20])
     load, slowness = load_and_slowness(Groups.of(problem, np.array([0, 0, 1])))
     # All work is 10 + 20 + 6 ns; nothing is held, as nothing is sent.
     np.testing.assert_allclose(load[:, :, 0], np.array([[30, 300], [70, 6]]) / 36, rtol=1e-6)

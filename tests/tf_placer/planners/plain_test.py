@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.clusters_by_type import cluster_of
+from tests.refused import refused
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.base.arguments import InputError
+from tests.tf_placer.problem.small_problems import cluster_of, problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.planners.plain import (
     RandomBlocks,
@@ -34,9 +33,7 @@ def test_everything_is_on_the_first_cpu_that_may_be():
 
 
 def test_a_cluster_without_a_cpu_is_refused():
-    with pytest.raises(
-        InputError, match="cluster 'toy2' has no CPU to put everything on; give a cluster with one"
-    ):
+    with refused("cluster 'toy2' has no CPU to put everything on; give a cluster with one"):
         cpu_only(problem_of([1], []))
 
 
@@ -134,25 +131,19 @@ def test_what_does_not_fit_is_moved():
         assert row[-2:].tolist() == [1, 1]
 
 
-def test_nothing_fits():
-    problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([20, 30]), resident_bytes=10)
-    assert expert(staged(problem, [0, 0, 0, 1, 1, 1])).shape == (0, 6)
-
-
-def test_a_chain_is_cut_where_a_share_is_full():
-    problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([40, 80]), resident_bytes=10)
-    # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of all
-    # memory kept free, so of 30 and 60: three and three.
-    assert topological_fill(problem).tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]
-
-
-def test_the_fastest_device_is_filled_first():
-    problem = problem_of([[2, 1]] * 6, CHAIN, cluster=sized_cluster([40, 40]), resident_bytes=10)
-    assert topological_fill(problem)[0].tolist() == [1, 1, 1, 1, 0, 0]
-
-
-def test_where_nothing_needs_memory_everything_is_on_the_fastest_device():
-    assert topological_fill(problem_of([[2, 1]] * 6, CHAIN)).tolist() == [[1] * 6]
+@pytest.mark.parametrize(
+    ("memory", "costs", "resident", "rows"),
+    [
+        # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of
+        # all memory kept free, so of 30 and 60: three and three.
+        ([40, 80], 1, 10, [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]),
+        ([40, 40], [2, 1], 10, [[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]]),  # the fastest is filled first
+        ([40, 40], [2, 1], 0, [[1] * 6]),  # and left only where it is full
+    ],
+)
+def test_a_chain_is_cut_where_a_share_is_full(memory, costs, resident, rows):
+    problem = problem_of([costs] * 6, CHAIN, 0, sized_cluster(memory), resident)
+    assert topological_fill(problem).tolist() == rows
 
 
 def test_what_outputs_hold_counts_too():
@@ -184,11 +175,6 @@ def test_granularity_goes_from_one_block_to_single_units():
     assert (changes == 0).any() and (changes >= units // 2).any()
     used = {frozenset(row.tolist()) for row in draws}
     assert {frozenset({d}) for d in range(4)} <= used and frozenset(range(4)) in used
-
-
-def test_one_unit():
-    draws = RandomBlocks(problem_of([1], []), seed=0).draw(30)
-    assert draws.shape == (30, 1) and set(draws[:, 0].tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4])

@@ -46,9 +46,12 @@ def altered(where, devices=None, links=None):
 
 def with_slower_links(where, factor):
     """As ``altered``: all links take ``factor`` times as long."""
-    return altered(
-        where, links={"latency_ns": lambda ns: ns * factor, "bytes_per_s": lambda rate: rate / factor}
-    )
+    return altered(where, links={"latency_ns": lambda ns: ns * factor, "bytes_per_s": lambda b: b / factor})
+
+
+def cluster_of(*types: str) -> Cluster:
+    """A small cluster of GPUs and CPUs."""
+    return altered(small_cluster(len(types)), {"type": list(types)})
 
 
 def without_overheads(cluster: Cluster) -> Cluster:

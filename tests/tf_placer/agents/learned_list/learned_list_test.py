@@ -51,9 +51,7 @@ def inputs_of(problem: Problem, groups: int | None = None):
 
 def test_work_is_a_share_of_what_a_fast_device_has_in_the_mean():
     # 1,100 ns on device 0, 1,200 on the other, which is as fast: half of 1,100 each.
-    np.testing.assert_allclose(
-        inputs_of(DIAMOND).work, np.array([[100, 200], [600, 600], [300, 300], [100, 100]]) / 550
-    )
+    np.testing.assert_allclose(inputs_of(DIAMOND).work, DIAMOND.compute_ns / 550)
     np.testing.assert_allclose(inputs_of(DIAMOND).slowness, [[0, np.log(2)], [0, 0], [0, 0], [0, 0]])
 
 
@@ -127,9 +125,7 @@ def test_placements_are_legal_whatever_the_rule():
 
 def test_what_a_device_cannot_hold_goes_elsewhere():
     cluster = small_cluster(2, memory_bytes=100)
-    problem = problem_of(
-        [1] * 4, [(0, 1), (1, 2), (2, 3)], [1, 1, 1], cluster=cluster, resident_bytes=[40] * 4
-    )
+    problem = problem_of([1] * 4, [(0, 1), (1, 2), (2, 3)], 1, cluster, 40)
     for row in ListPlacer(problem, CONFIG)(drawn(0)):
         assert (np.bincount(row, problem.resident_bytes, 2) <= 100).all()
 
@@ -287,11 +283,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         LearnedList(PROBLEM, dataclasses.replace(CONFIG, weights=str(tmp_path / "missing.npz")), None, 0)
 
 
-TAUGHT = [
-    branches_problem(4, 6),
-    branches_problem(3, 5, num_devices=3),
-    branches_problem(8, 3, num_devices=4),
-]
+TAUGHT = [branches_problem(4, 6), branches_problem(3, 5, 3), branches_problem(8, 3, 4)]
 
 
 def without_rules(student: LearnedListStudent) -> LearnedListStudent:
