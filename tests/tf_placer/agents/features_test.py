@@ -163,14 +163,11 @@ def test_neighbors_are_ranks_padded_with_minus_one(shaped):
 
 def test_levels_work_and_memory_are_shares(shaped):
     # a (10) -> b (1), c (50) -> e (5), a -> d (20) -> e: the paths are a d e = 35 and c e = 55, the critical one.
-    by_hand = {
-        "top": [0, 0, 10, 50],
-        "bottom": [35, 55, 25, 5],
-        "slack": [20, 0, 20, 0],
-        "work": [10, 51, 20, 5],
-    }
-    for name, ns in by_hand.items():
-        np.testing.assert_allclose(columns(shaped, name)[:, 0], np.array(ns) / 55, 1e-6, 1e-7, err_msg=name)
+    ns = {"top": [0, 0, 10, 50], "bottom": [35, 55, 25, 5], "slack": [20, 0, 20, 0], "work": [10, 51, 20, 5]}
+    for name, of_units in ns.items():
+        np.testing.assert_allclose(
+            columns(shaped, name)[:, 0], np.array(of_units) / 55, 1e-6, 1e-7, err_msg=name
+        )
     np.testing.assert_allclose(columns(shaped, "resident")[:, 0], [0, 0.75, 0.25, 0])
 
 
@@ -249,12 +246,8 @@ def test_pressure_is_what_is_held_and_ends_at_four(problem):
 
 def test_a_slower_machine_is_the_same_problem():
     """Ten times slower ops on ten times slower links: nothing relative has changed."""
-    problems = [
-        problem_of(
-            np.array([10, 50, 20]) * times, [(0, 1), (1, 2)], 90, with_slower_links(small_cluster(3), times)
-        )
-        for times in (1, 10)
-    ]
+    ns, edges, cluster = np.array([10, 50, 20]), [(0, 1), (1, 2)], small_cluster(3)
+    problems = [problem_of(ns * times, edges, 90, with_slower_links(cluster, times)) for times in (1, 10)]
     np.testing.assert_allclose(*(relative_features(each, unit_graph(each)) for each in problems), rtol=1e-6)
 
 
@@ -331,7 +324,7 @@ BOUND = math.exp(2 * 0.99)
 
 
 @pytest.mark.parametrize(
-    ("probability", "tanh_constant", "temperature", "shares"),
+    ("probability", "bound", "heat", "shares"),
     [
         (0.8, 5.0, 10.0, [[1, 1, 8], [0, 4, 1]]),
         # C = 1: logits are at most 2 apart, and 0.99 of the way.
@@ -339,16 +332,12 @@ BOUND = math.exp(2 * 0.99)
         (0.0, 5.0, 10.0, [[1, 1, 1], [0, 1, 1]]),
     ],
 )
-def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(
-    probability, tanh_constant, temperature, shares
-):
+def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(probability, bound, heat, shares):
     legal = np.array([[1, 1, 1], [0, 1, 1]], bool)
-    config = types.SimpleNamespace(
-        start_probability=probability, tanh_constant=tanh_constant, temperature=temperature
-    )
+    config = types.SimpleNamespace(start_probability=probability, tanh_constant=bound, temperature=heat)
     rows = bounded_prior_logits(np.array([2, 1]), legal, config)
     assert rows.dtype == np.float32 and np.isfinite(rows).all() and rows.any() == (probability > 0)
-    weight = np.exp(tanh_constant * np.tanh(rows / temperature)) * legal
+    weight = np.exp(bound * np.tanh(rows / heat)) * legal
     expected = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
     np.testing.assert_allclose(weight / weight.sum(axis=1, keepdims=True), expected, rtol=1e-5)
 

@@ -96,9 +96,8 @@ def test_coarse_placements_take_as_long_and_as_much_memory():
         problem = random_problem(rng, 15, 3)
         groups = Groups.of(problem, rng.integers(0, 5, problem.num_units))
         coarse = groups.coarse_problem()
-        rows = np.stack(
-            [[rng.choice(np.flatnonzero(may)) for may in coarse.allowed] for _ in range(4)]
-        ).astype(np.int32)
+        devices = [np.flatnonzero(may) for may in coarse.allowed]
+        rows = np.array([[rng.choice(each) for each in devices] for _ in range(4)], np.int32)
         whole = SimulatedEvaluator(problem).evaluate(groups.expand(rows))
         parts = SimulatedEvaluator(coarse).evaluate(rows)
         np.testing.assert_array_equal(whole.runtime_s, parts.runtime_s)

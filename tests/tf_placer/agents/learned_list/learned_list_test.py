@@ -233,11 +233,10 @@ def test_where_nothing_ran_nothing_is_kept():
 def test_the_mean_of_what_is_drawn_becomes_faster():
     """And not because of luck: where times are told of other placements it does not."""
     first, last, shuffled_last = [], [], []
+    config = dataclasses.replace(CONFIG, rules=16, spread=2.0)
     for seed in range(6):
         for shuffled, ends in ((False, last), (True, shuffled_last)):
-            planner = LearnedList(
-                PROBLEM, dataclasses.replace(CONFIG, rules=16, spread=2.0), None, 100 + seed
-            )
+            planner = LearnedList(PROBLEM, config, None, 100 + seed)
             order = np.random.default_rng(seed)
             for number in range(25):
                 rows = planner.propose()
