@@ -435,27 +435,21 @@ def test_a_product_of_a_shape_that_is_an_estimate(op_type, left, right, flops):
     assert work_of(OpView(node, (spec(*left), spec(*right)), (spec(6, 5),))).flops == flops
 
 
-def test_a_tensor_that_is_parsed_before_a_product():
-    weights = tf.Variable(tf.ones([4, 5]))
+def test_a_tensor_that_is_parsed_before_a_product_also_in_a_branch():
+    weights, cluster = tf.Variable(tf.ones([4, 5])), Cluster.preset("k40x2")
+
+    def total(text: tf.Tensor, combined) -> tf.Tensor:
+        return tf.reduce_sum(combined(tf.io.parse_tensor(text, tf.float32), weights))
+
+    def either(text: tf.Tensor) -> tf.Tensor:
+        return tf.cond(text == b"", lambda: total(text, tf.matmul), lambda: total(text, tf.multiply))
+
     item = Item.from_function(lambda text: tf.io.parse_tensor(text, tf.float32) @ weights, tf.constant(b""))
-    costs = analytic_costs(item, Cluster.preset("k40x2"))
     op = next(op for op, name in enumerate(item.index.op_types) if "MatMul" in name)
     (product,) = item.outputs[op]
     assert product.shape[-1] == 5 and product.rule
-    assert costs.work.flops[op] == 2 * np.prod(product.shape) * 4
-
-
-def test_the_same_in_a_branch():
-    weights = tf.Variable(tf.ones([4, 5]))
-
-    def parsed(text: tf.Tensor) -> tf.Tensor:
-        return tf.cond(
-            text == b"",
-            lambda: tf.reduce_sum(tf.io.parse_tensor(text, tf.float32) @ weights),
-            lambda: tf.reduce_sum(tf.io.parse_tensor(text, tf.float32) * weights),
-        )
-
-    costs = analytic_costs(Item.from_function(parsed, tf.constant(b"")), Cluster.preset("k40x2"))
+    assert analytic_costs(item, cluster).work.flops[op] == 2 * np.prod(product.shape) * 4
+    costs = analytic_costs(Item.from_function(either, tf.constant(b"")), cluster)
     assert (costs.compute_ns >= 0).all() and costs.guessed
 
 

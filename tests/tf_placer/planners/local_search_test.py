@@ -7,12 +7,7 @@ import pytest
 
 from tests.oracles.local_search import PythonLocalSearch, RandomBits
 from tests.tf_placer.planners.chains import drawn_problem, legal_start, tell
-from tests.tf_placer.problem.small_problems import (
-    altered,
-    branches_problem,
-    problem_of,
-    small_cluster,
-)
+from tests.tf_placer.problem.small_problems import altered, branches_problem, problem_of, small_cluster
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator

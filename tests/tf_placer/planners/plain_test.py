@@ -38,59 +38,44 @@ def test_a_cluster_without_a_cpu_is_refused():
 
 
 GPU_FIRST = cluster_of("GPU", "GPU", "CPU")
+ANYWHERE, ON_CPU, ALL_READ = [1, 1, 1], [0, 0, 1], [(0, 1), (2, 1), (0, 2)]
 
 
-@pytest.mark.parametrize(("types", "row"), [(("GPU", "CPU"), [0, 1, 0]), (("CPU", "GPU"), [1, 0, 1])])
-def test_the_first_gpu_where_there_is_a_kernel_else_the_cpu(types, row):
-    allowed = np.ones((3, 2), bool)
-    allowed[1, types.index("GPU")] = False
-    problem = problem_of([1] * 3, [(0, 1), (2, 1), (0, 2)], cluster=cluster_of(*types), allowed=allowed)
-    assert tf_default(problem).tolist() == [row]
+def with_kernels(cluster, edges, *allowed, **more):
+    """An op for each row of the devices that have a kernel."""
+    return problem_of([1] * len(allowed), edges, cluster=cluster, allowed=np.array(allowed) == 1, **more)
+
+
+def of_types(*op_types):
+    problem = with_kernels(GPU_FIRST, [(0, 1), (1, 2)], ON_CPU, ANYWHERE, ANYWHERE)
+    return dataclasses.replace(problem, op_types=op_types)
 
 
 @pytest.mark.parametrize(
     ("problem", "row"),
     [
+        # The first GPU where there is a kernel, else the CPU.
+        (with_kernels(cluster_of("GPU", "CPU"), ALL_READ, [1, 1], [0, 1], [1, 1]), [0, 1, 0]),
+        (with_kernels(cluster_of("CPU", "GPU"), ALL_READ, [1, 1], [1, 0], [1, 1]), [1, 0, 1]),
         # Other GPUs stay idle.
         (problem_of([[9, 1, 1]] * 3, [], cluster=GPU_FIRST, resident_bytes=10**12), [0, 0, 0]),
         # Without a GPU everything is on the first device.
         (problem_of([1] * 2, [], cluster=cluster_of("CPU", "CPU")), [0, 0]),
         # A unit is where all of its ops have kernels.
-        (
-            problem_of(
-                [1] * 2,
-                [],
-                cluster=GPU_FIRST,
-                allowed=np.array([[True, True, True], [False, False, True]]),
-                unit_of_op=np.zeros(2, np.int32),
-            ),
-            [2],
-        ),
+        (with_kernels(GPU_FIRST, [], ANYWHERE, ON_CPU, unit_of_op=np.zeros(2, np.int32)), [2]),
+        # A source goes with its readers where they are together.
+        (with_kernels(GPU_FIRST, [(0, 1)], ANYWHERE, ON_CPU, ANYWHERE), [2, 2, 0]),
+        (with_kernels(GPU_FIRST, [(0, 1), (0, 2)], ANYWHERE, ON_CPU, ANYWHERE), [0, 2, 0]),
+        # What looks at a shape goes with what it reads.
+        (of_types("Print", "Shape", "Relu"), [2, 2, 0]),
+        (of_types("Print", "Relu", "Relu"), [2, 0, 0]),
     ],
 )
 def test_tensorflows_own_plan(problem, row):
     assert tf_default(problem).tolist() == [row]
 
 
-@pytest.mark.parametrize(("edges", "device"), [([(0, 1)], 2), ([(0, 1), (0, 2)], 0)])
-def test_a_source_goes_with_its_readers_where_they_are_together(edges, device):
-    # 1 runs on the CPU only, 2 on the GPU.
-    allowed = np.array([[True] * 3, [False, False, True], [True] * 3])
-    problem = problem_of([1] * 3, edges, cluster=GPU_FIRST, allowed=allowed)
-    assert tf_default(problem)[0].tolist() == [device, 2, 0]
-
-
-@pytest.mark.parametrize(("op_type", "device"), [("Shape", 2), ("Relu", 0)])
-def test_what_looks_at_a_shape_goes_with_what_it_reads(op_type, device):
-    allowed = np.array([[False, False, True], [True] * 3, [True] * 3])
-    problem = problem_of([1] * 3, [(0, 1), (1, 2)], cluster=GPU_FIRST, allowed=allowed)
-    named = dataclasses.replace(problem, op_types=("Print", op_type, "Relu"))
-    assert tf_default(named)[0].tolist() == [2, device, 0]
-
-
 CHAIN = [(i, i + 1) for i in range(5)]
-
-
 IN_TWO = [(0, 2), (1, 2), (2, 3)]
 
 
