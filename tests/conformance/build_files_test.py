@@ -87,11 +87,7 @@ def test_a_file_of_a_package_without_a_macro_is_missing(tmp_path):
 
 
 def test_build_files_are_short(root):
-    files = [
-        *(root / "third_party").rglob("BUILD"),
-        root / "BUILD",
-        *(one / "BUILD" for one in packages_of(root)),
-    ]
+    files = [*(root / "third_party").rglob("BUILD"), *(at / "BUILD" for at in (root, *packages_of(root)))]
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files) < 800
 
 

@@ -142,9 +142,7 @@ def test_public_functions_and_classes_have_docstrings(modules):
 def test_a_missing_docstring_is_seen(tmp_path):
     package = tmp_path / "colocation"
     package.mkdir()
-    (package / "__init__.py").write_text(
-        "from colocation.a import f\nfrom colocation.a import g\n__all__ = ['f']\n"
-    )
+    (package / "__init__.py").write_text("from colocation.a import f, g\n__all__ = ['f']\n")
     (package / "a.py").write_text("def f():\n    return 1\ndef g():\n    '''G.'''\n")
     found = source_modules(tmp_path)
     assert not is_documented("colocation.f", found)

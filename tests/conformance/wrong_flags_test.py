@@ -11,7 +11,6 @@ import typing
 from collections.abc import Iterator
 from typing import Literal
 
-import numpy as np
 import pytest
 import rich.console
 import tensorflow as tf
@@ -183,14 +182,3 @@ def test_a_flag_without_a_value(command, name, capsys):
     if kind_of(name) is not bool and name != "clear":
         assert run([command, f"--{name}"], quiet()) == 2
         assert capsys.readouterr().err == f"tf-placer: Missing value for flag --{name}; write --flag=value\n"
-
-
-def test_numpy_numbers_are_numbers():
-    # What the library takes from other programs; the command line has only texts.
-    problem = tf_placer.build_problem(workloads.build("dense_small"), tf_placer.Cluster.preset("k40x2"))
-    results = [
-        tf_placer.search(problem, "random", budget_evaluations=count, seed=seed)
-        for count, seed in ((16, 3), (np.int32(16), np.int64(3)))
-    ]
-    assert results[0].placement.device_names == results[1].placement.device_names
-    assert results[1].seed == 3

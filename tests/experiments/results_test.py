@@ -13,12 +13,11 @@ import tensorflow as tf
 from tests.experiments.without_flags import loaded
 from tests.own_process import python
 from tests.tf_placer.base.warm_workers import WarmWorkers
-from tests.tf_placer.problem.small_problems import problem_of
+from tests.tf_placer.problem.small_problems import altered, problem_of
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.placement import Decisions
-from tf_placer.problem.problem import Problem
 from tf_placer.transform.recompute import Passes, recomputable
 
 ROOT = pathlib.Path(__file__).absolute().parents[2]
@@ -233,17 +232,13 @@ def simulated(graph: dict[str, list], order: list[int]) -> tuple[int, int]:
         row_of[op] = row
     producers = [producer for producer, _ in edges]
     output_bytes = np.array(graph["num_bytes"])[order]
-    problem = Problem.from_arrays(
-        compute_ns=np.repeat(np.array(graph["ns"])[order, np.newaxis], len(P100.devices), axis=1),
-        edges=np.array(edges, np.int32),
-        edge_tensor=np.array(producers, np.int32),
-        edge_bytes=output_bytes[producers],
-        resident_bytes=np.zeros(len(order), np.int64),
+    problem = problem_of(
+        np.array(graph["ns"])[order],
+        edges,
+        output_bytes[producers],
+        altered(P100, {"dispatch_ns": 0}),
         output_bytes=output_bytes,
-        allowed=np.ones([len(order), len(P100.devices)], bool),
-        cluster=dataclasses.replace(
-            P100, devices=(dataclasses.replace(P100.devices[0], dispatch_ns=0), P100.devices[1])
-        ),
+        edge_tensor=np.array(producers, np.int32),
     )
     tensor_of = {row: tensor for tensor, row in enumerate(problem.tensor_producer.tolist())}
     alias = np.full(len(problem.tensor_bytes), -1, np.int32)

@@ -11,6 +11,7 @@ import tf_placer
 from tests.conformance.wrong_arguments.scene import Scene, step
 from tests.tf_placer.problem.small_problems import small_cluster
 from tf_placer.cluster.device import Device, Link
+from tf_placer.graph.item import Item
 from tf_placer.graph.program import Program
 from tf_placer.problem.placement import PlanFile
 from tf_placer.runtime.timing import RuntimeConfig
@@ -56,53 +57,32 @@ def _of_clusters(scene: Scene) -> dict[str, Good]:
 
 
 def _of_programs(scene: Scene) -> dict[str, Good]:
-    item, two, model = scene.item, scene.two, scene.model
+    item, two, model, fetches = scene.item, scene.two, scene.model, list(scene.item.fetches)
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=item.graph_def)
     program = Program(item.graph_def, item.feeds, item.fetches, item.control_outputs, item.variables)
     read = {"name": "m", "batch_size": 2, "input_shapes": {}}
-    written = {"signature": "serving_default", "batch_size": 32, "input_shapes": {}, "tags": ("serve",)}
+    serve = {"signature": "serving_default", "tags": ("serve",)}
+    written = {"source": model, "target": NewPath(), "batch_size": 32, "input_shapes": {}} | serve
+    whole = {"batch_statistics": "whole", "kept_whole": (), "recomputed": (), "parked": ()}
+    planned = {"placement": scene.placement}
     sought = {"problem": two, "method": "local_search", "start": [0, 1], "config": None, "robust": False}
     sought |= {"evaluator": tf_placer.SimulatedEvaluator(two), "objective": "time", "order": "none"}
     within = {"budget": None, "budget_s": 9, "budget_evaluations": np.int64(2), "seed": np.int64(1)}
     within |= {"slow_down": 0.1, "progress": None, "checkpoint": NewPath()}
     return {
-        "split": good(
-            tf_placer.split,
-            item=item,
-            parts=2,
-            batch_statistics="whole",
-            kept_whole=(),
-            recomputed=(),
-            parked=(),
-        ),
-        "Item.from_function": good(
-            tf_placer.Item.from_function, fn=step, example_args=scene.examples, name="step"
-        ),
-        "Item.from_saved_model": good(
-            tf_placer.Item.from_saved_model, path=model, signature="serving_default", tags=("serve",), **read
-        ),
-        "Item.from_meta_graph": good(
-            tf_placer.Item.from_meta_graph, meta_graph=meta_graph, fetches=list(item.fetches), **read
-        ),
+        "split": good(tf_placer.split, item=item, parts=2, **whole),
+        "Item.from_function": good(Item.from_function, fn=step, example_args=scene.examples, name="step"),
+        "Item.from_saved_model": good(Item.from_saved_model, path=model, **read, **serve),
+        "Item.from_meta_graph": good(Item.from_meta_graph, meta_graph=meta_graph, fetches=fetches, **read),
         "Item.with_variables": good(item.with_variables, values={}),
-        "Item.from_program": good(tf_placer.Item.from_program, name="p", program=program),
+        "Item.from_program": good(Item.from_program, name="p", program=program),
         "auto_place": good(tf_placer.auto_place, fn=step, cluster=scene.cluster, method="random"),
         "attach": good(tf_placer.attach, cluster=tf_placer.Cluster.logical(1), devices=None),
         "session_target": good(tf_placer.session_target, cluster=tf_placer.Cluster.logical(1)),
-        "write_timeline": good(
-            tf_placer.write_timeline, path=NewPath(), placement=scene.placement, evaluator=None
-        ),
-        "placed_function": good(
-            tf_placer.placed_function, fn=step, placement=scene.placement, example_args=scene.specs
-        ),
+        "write_timeline": good(tf_placer.write_timeline, path=NewPath(), evaluator=None, **planned),
+        "placed_function": good(tf_placer.placed_function, fn=step, example_args=scene.specs, **planned),
         "load_saved_model": good(tf_placer.load_saved_model, path=model, devices={}, tags=("serve",)),
-        "export_saved_model": good(
-            tf_placer.export_saved_model,
-            source=model,
-            target=NewPath(),
-            result=scene.model_placement,
-            **written,
-        ),
+        "export_saved_model": good(tf_placer.export_saved_model, result=scene.model_placement, **written),
         "search": good(tf_placer.search, **(sought | within)),
     }
 
@@ -112,10 +92,9 @@ def _of_plans(scene: Scene) -> dict[str, Good]:
     kind, text, file = tf_placer.Placement, scene.plan.to_json(), scene.new(".json")
     plan.save(file)
     rows = {"device_of_unit": [0, 1], "priority_of_op": [1, 0]}
+    both = {name: [row] for name, row in rows.items()}
     return {
-        "Decisions": good(
-            tf_placer.Decisions, device_of_unit=[[0, 1]], priority_of_op=[[1, 0]], cluster_of_op=[[-1, 0]]
-        ),
+        "Decisions": good(tf_placer.Decisions, cluster_of_op=[[-1, 0]], **both),
         "Decisions.row": good(decisions.row, index=0),
         "Decisions.digest": good(decisions.digest, index=0, problem=two),
         "Decisions.joined": good(tf_placer.Decisions.joined, parts=[decisions, decisions]),
@@ -134,18 +113,14 @@ def _of_plans(scene: Scene) -> dict[str, Good]:
 def _of_problems(scene: Scene) -> dict[str, Good]:
     two, ones, saved = scene.two, np.ones((2, 2), np.int64), scene.new(".problem")
     two.save(saved)
+    item, pins = scene.item, scene.placement.device_names
+    ops = {"compute_ns": ones, "allowed": ones.astype(bool), "cluster": two.cluster}
     no_bytes = {"resident_bytes": [0, 0], "output_bytes": [0, 0]}
     edges = {"edges": [[0, 1]], "edge_bytes": [4], "edge_tensor": [0]}
     names = {"names": ["a", "b"], "name": "pair", "unit_of_op": [0, 0]}
     fields = {field.name: getattr(two, field.name) for field in dataclasses.fields(two)}
     return {
-        "Problem.from_arrays": good(
-            tf_placer.Problem.from_arrays,
-            compute_ns=ones,
-            allowed=ones.astype(bool),
-            cluster=two.cluster,
-            **(edges | no_bytes | names),
-        ),
+        "Problem.from_arrays": good(tf_placer.Problem.from_arrays, **(ops | edges | no_bytes | names)),
         "Problem.save": good(two.save, path=NewPath()),
         "Problem.load": good(tf_placer.Problem.load, path=saved),
         "Problem": good(tf_placer.Problem, **fields),
@@ -153,15 +128,8 @@ def _of_problems(scene: Scene) -> dict[str, Good]:
         "Problem.everything_on": good(two.everything_on, device=1),
         "Problem.check_legal": good(two.check_legal, device_of_unit=[0, 1]),
         "Problem.name_of_unit": good(two.name_of_unit, unit=1),
-        "build_problem": good(
-            tf_placer.build_problem, item=scene.item, cluster=scene.cluster, costs="analytic"
-        ),
-        "pinned": good(
-            tf_placer.pinned,
-            item=scene.item,
-            problem=scene.problem,
-            device_of_op=scene.placement.device_names,
-        ),
+        "build_problem": good(tf_placer.build_problem, item=item, cluster=scene.cluster, costs="analytic"),
+        "pinned": good(tf_placer.pinned, item=item, problem=scene.problem, device_of_op=pins),
     }
 
 
@@ -169,6 +137,7 @@ def _timing(scene: Scene) -> dict[str, Good]:
     runtime, simulated = scene.runtime, tf_placer.SimulatedEvaluator(scene.two)
     plan = np.zeros(scene.live_problem.num_units, np.int32)
     on_runtime = {"item": scene.item, "problem": scene.live_problem}
+    config = {"config": RuntimeConfig()}
     times = {"runtime_s": np.array([1.0]), "spread_s": np.array([0.0]), "peak_bytes": np.array([[1]])}
     race = {"device_of_unit": plan[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()}
     flags = {"status": np.array([0]), "messages": ("",), "stopped_early": np.array([False])}
@@ -180,14 +149,10 @@ def _timing(scene: Scene) -> dict[str, Good]:
         "RuntimeEvaluator.race": on_workers(runtime.race, **race),
         "RuntimeEvaluator.race_unplaced": on_workers(runtime.race_unplaced, **race),
         "RuntimeEvaluator.evaluate": on_workers(runtime.evaluate, device_of_unit=plan[np.newaxis]),
-        "RuntimeEvaluator.try_programs": on_workers(
-            runtime.try_programs, function=lambda opened: None, deadline_s=1.0
-        ),
+        "RuntimeEvaluator.try_programs": on_workers(runtime.try_programs, function=print, deadline_s=1.0),
         "RuntimeEvaluator.start": on_workers(runtime.start),
         "RuntimeEvaluator.program": good(runtime.program, device_of_unit=plan, is_call=True),
-        "RuntimeEvaluator": good(
-            tf_placer.RuntimeEvaluator, config=RuntimeConfig(), as_it_is=None, **on_runtime
-        ),
+        "RuntimeEvaluator": good(tf_placer.RuntimeEvaluator, as_it_is=None, **on_runtime, **config),
         "RuntimeEvaluator.of_form": good(runtime.of_form, **on_runtime),
         "RuntimeConfig": good(RuntimeConfig, keep=2),
         "SimulatedEvaluator": good(tf_placer.SimulatedEvaluator, problem=scene.two),

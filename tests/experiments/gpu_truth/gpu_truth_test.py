@@ -109,9 +109,7 @@ def test_statistics_by_hand(rows):
     row = next(row for row in rows if row.gpu == "Tesla P100")
     # Ratios 1, 2 and 1/4: logarithms 0, ln 2 and -2 ln 2, in absolute terms ln 2 in the mean.
     pairs = ((1.0, 1.0), (4.0, 2.0), (1.0, 4.0))
-    found = statistics(
-        Compared(dataclasses.replace(row, measured_s=s), estimated_s) for estimated_s, s in pairs
-    )
+    found = statistics(Compared(dataclasses.replace(row, measured_s=s), guess_s) for guess_s, s in pairs)
     assert found.factor == pytest.approx(2.0)
     assert (found.rows, found.median, found.order) == (3, 1.0, 0.0)
     assert (found.inside, found.within_two) == (pytest.approx(1 / 3), pytest.approx(2 / 3))

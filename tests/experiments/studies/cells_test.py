@@ -235,29 +235,19 @@ def test_weights_are_known_by_what_is_in_them(tmp_path):
 RAN = np.array([True, True, True, False])
 
 
-@pytest.fixture
-def seen():
-    """Four, four and two samples; the last update had four, of which two are beyond the budget."""
+def test_rounds_and_first_and_last_samples_by_hand():
+    # Four, four and two samples; the last update had four, of which two are beyond the budget.
     seen = Seen(most=10)
     seen.add(np.array([9.0, 5.0, 4.0, 0.0]), RAN)
     seen.add(np.array([3.0, 8.0, 0.0, 0.0]), np.array([True, True, False, False]))
     seen.add(np.array([7.0, 6.0, 1.0, 1.0]), RAN)
-    return seen
-
-
-def test_rounds_by_hand(seen):
     assert (seen.updates, seen.samples, seen.best_s) == (3, 10, 3.0)
     told = [(entry.evaluations, entry.best_s, entry.mean_s, entry.failed) for entry in seen.history]
     assert told == [(4, 4.0, 6.0, 1), (8, 3.0, 5.5, 2), (10, 3.0, 6.5, 0)]
-
-
-def test_first_and_last_samples_by_hand(seen):
-    assert seen.first(4) == (4.0, 6.0)
     # (9 + 5 + 4 + 3 + 8) / 5, and (3 + 8 + 7 + 6) / 4
-    assert seen.first(5) == (3.0, 5.8)
-    assert seen.last(3) == (3.0, 6.0)
-    assert seen.last(2) == (6.0, 6.5)
-    assert seen.last(99) == (3.0, 42 / 7)
+    assert [seen.first(count) for count in (4, 5)] == [(4.0, 6.0), (3.0, 5.8)]
+    last = [(6.0, 6.5), (3.0, 6.0), (3.0, 42 / 7)]
+    assert [seen.last(count) for count in (2, 3, 99)] == last
 
 
 def test_nothing_that_ran_is_no_best():

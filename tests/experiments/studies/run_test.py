@@ -25,10 +25,8 @@ run, FLAGS = loaded("study")
 def table():
     rows = (Row("dense_small", "k40x2", published={"GPU": 9.0, "RL": 0.1}), Row("branches_small", "k40x2"))
     candidates = (Candidate("single", "single"), Candidate("random", "random"))
-    published_as = {"one_accelerator": "GPU", "random": "RL"}
-    return dataclasses.replace(
-        PAPER, seeds=(0, 1), rows=rows, candidates=candidates, published_as=published_as
-    )
+    published = {"one_accelerator": "GPU", "random": "RL"}
+    return dataclasses.replace(PAPER, seeds=(0, 1), rows=rows, candidates=candidates, published_as=published)
 
 
 def files(folder):

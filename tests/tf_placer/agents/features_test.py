@@ -10,7 +10,12 @@ import sonnet as snt
 import tensorflow as tf
 
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import (
+    problem_of,
+    random_problem,
+    small_cluster,
+    with_slower_links,
+)
 from tf_placer import workloads
 from tf_placer.agents.features import (
     DEVICE_NUMBERS,
@@ -21,7 +26,6 @@ from tf_placer.agents.features import (
     OP_TYPES,
     OTHER_TYPES,
     RELATIVE_WIDTH,
-    GraphInputs,
     bounded_prior_logits,
     costliest_ops,
     device_features,
@@ -50,11 +54,6 @@ DEVICE_COLUMNS = {"type": slice(0, 2)}
 DEVICE_COLUMNS |= {name: slice(column, column + 1) for column, name in enumerate(_DEVICE.split(), 2)}
 
 
-def test_every_name_is_there_once():
-    assert len(set(OP_TYPES)) == len(OP_TYPES) == NUM_TYPES - OTHER_TYPES
-    assert OP_TYPES[0] == ""
-
-
 def test_known_types_have_their_own_numbers():
     numbers = type_numbers(["", "MatMul", "Conv2DBackpropFilter", "MatMul"])
     assert numbers.dtype == np.int32 and numbers[0] == 0 and numbers[1] == numbers[3]
@@ -72,6 +71,7 @@ def test_the_list_is_that_of_this_version():
     # Weights are saved with the version and not with the list: whoever changes the list raises FEATURES_VERSION, and
     # then these numbers.
     assert (NUM_TYPES, OP_TYPES.index("AddV2"), OP_TYPES.index("_Send")) == (367, 6, 341)
+    assert OP_TYPES[0] == "" and len(set(OP_TYPES)) == len(OP_TYPES) == NUM_TYPES - OTHER_TYPES
 
 
 def test_a_training_step_has_no_type_without_a_name():
@@ -163,12 +163,11 @@ def test_neighbors_are_ranks_padded_with_minus_one(shaped):
 
 def test_levels_work_and_memory_are_shares(shaped):
     # a (10) -> b (1), c (50) -> e (5), a -> d (20) -> e: the paths are a d e = 35 and c e = 55, the critical one.
-    np.testing.assert_allclose(columns(shaped, "top")[:, 0], np.array([0, 0, 10, 50]) / 55, rtol=1e-6)
-    np.testing.assert_allclose(columns(shaped, "bottom")[:, 0], np.array([35, 55, 25, 5]) / 55, rtol=1e-6)
-    np.testing.assert_allclose(
-        columns(shaped, "slack")[:, 0], np.array([20, 0, 20, 0]) / 55, rtol=1e-6, atol=1e-7
-    )
-    np.testing.assert_allclose(columns(shaped, "work")[:, 0], np.array([10, 51, 20, 5]) / 55, rtol=1e-6)
+    ns = {"top": [0, 0, 10, 50], "bottom": [35, 55, 25, 5], "slack": [20, 0, 20, 0], "work": [10, 51, 20, 5]}
+    for name, of_units in ns.items():
+        np.testing.assert_allclose(
+            columns(shaped, name)[:, 0], np.array(of_units) / 55, 1e-6, 1e-7, err_msg=name
+        )
     np.testing.assert_allclose(columns(shaped, "resident")[:, 0], [0, 0.75, 0.25, 0])
 
 
@@ -247,20 +246,9 @@ def test_pressure_is_what_is_held_and_ends_at_four(problem):
 
 def test_a_slower_machine_is_the_same_problem():
     """Ten times slower ops on ten times slower links: nothing relative has changed."""
-
-    def scaled(factor):
-        cluster = small_cluster(3)
-        links = tuple(
-            dataclasses.replace(
-                link, latency_ns=link.latency_ns * factor, bytes_per_s=link.bytes_per_s / factor
-            )
-            for link in cluster.links
-        )
-        cluster = dataclasses.replace(cluster, links=links)
-        return problem_of(np.array([10, 50, 20]) * factor, [(0, 1), (1, 2)], 90, cluster=cluster)
-
-    one, ten = (relative_features(problem, unit_graph(problem)) for problem in (scaled(1), scaled(10)))
-    np.testing.assert_allclose(one, ten, rtol=1e-6)
+    ns, edges, cluster = np.array([10, 50, 20]), [(0, 1), (1, 2)], small_cluster(3)
+    problems = [problem_of(ns * times, edges, 90, with_slower_links(cluster, times)) for times in (1, 10)]
+    np.testing.assert_allclose(*(relative_features(each, unit_graph(each)) for each in problems), rtol=1e-6)
 
 
 def test_the_numbers_of_units_do_not_matter(problem):
@@ -307,13 +295,12 @@ def test_one_device_without_links_has_features():
     assert np.isfinite(features).all() and features[0, RELATIVE_COLUMNS["message"]] == 0
     assert np.isfinite(rows).all()
     assert rows[0, DEVICE_COLUMNS["latency"]] == rows[0, DEVICE_COLUMNS["bandwidth"]] == 0
+    assert graph_inputs(problem_of([1, 2], [], cluster=small_cluster(1)), 0, 0).edges.shape == (0, 2)
 
 
 def test_load_and_slowness_by_hand():
     # Units 0 and 1 are a group, of 10 + 20 ns on device 0 and 100 + 200 on device 1; the other one takes 70 and 6.
-    problem = problem_of(
-        [[10, 100], [20, 200], [70, 6]], [], cluster=sized_cluster([100, 50]), resident_bytes=[5, 5, 20]
-    )
+    problem = problem_of([[10, 100], [20, 200], [70, 6]], [], 0, sized_cluster([100, 50]), [5, 5, 20])
     load, slowness = load_and_slowness(Groups.of(problem, np.array([0, 0, 1])))
     # All work is 10 + 20 + 6 ns; nothing is held, as nothing is sent.
     np.testing.assert_allclose(load[:, :, 0], np.array([[30, 300], [70, 6]]) / 36, rtol=1e-6)
@@ -333,24 +320,11 @@ def test_sizes_are_the_problems_and_widths_are_not():
         np.testing.assert_array_equal(inputs.unit_of_op, problem.unit_of_op)
 
 
-def test_a_graph_without_edges_has_none():
-    inputs = graph_inputs(problem_of([1, 2], [], cluster=small_cluster(1)), landmarks=0, seed=0)
-    assert inputs.edges.shape == (0, 2)
-
-
-def test_it_goes_through_a_function_and_comes_back():
-    inputs = graph_inputs(random_problem(np.random.default_rng(0), 6, 2), landmarks=2, seed=0)
-    again = tf.function(lambda given: given)(inputs)
-    assert isinstance(again, GraphInputs)
-    for ours, theirs in zip(tf.nest.flatten(again), tf.nest.flatten(inputs), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
 BOUND = math.exp(2 * 0.99)
 
 
 @pytest.mark.parametrize(
-    ("probability", "tanh_constant", "temperature", "shares"),
+    ("probability", "bound", "heat", "shares"),
     [
         (0.8, 5.0, 10.0, [[1, 1, 8], [0, 4, 1]]),
         # C = 1: logits are at most 2 apart, and 0.99 of the way.
@@ -358,16 +332,12 @@ BOUND = math.exp(2 * 0.99)
         (0.0, 5.0, 10.0, [[1, 1, 1], [0, 1, 1]]),
     ],
 )
-def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(
-    probability, tanh_constant, temperature, shares
-):
+def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(probability, bound, heat, shares):
     legal = np.array([[1, 1, 1], [0, 1, 1]], bool)
-    config = types.SimpleNamespace(
-        start_probability=probability, tanh_constant=tanh_constant, temperature=temperature
-    )
+    config = types.SimpleNamespace(start_probability=probability, tanh_constant=bound, temperature=heat)
     rows = bounded_prior_logits(np.array([2, 1]), legal, config)
     assert rows.dtype == np.float32 and np.isfinite(rows).all() and rows.any() == (probability > 0)
-    weight = np.exp(tanh_constant * np.tanh(rows / temperature)) * legal
+    weight = np.exp(bound * np.tanh(rows / heat)) * legal
     expected = np.array(shares) / np.sum(shares, axis=1, keepdims=True)
     np.testing.assert_allclose(weight / weight.sum(axis=1, keepdims=True), expected, rtol=1e-5)
 

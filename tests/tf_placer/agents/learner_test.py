@@ -115,11 +115,11 @@ def path(tmp_path):
 
 
 def test_a_policy_gets_back_what_another_had(path):
-    one, other = policy(), policy(value=7.0)
-    path.write_bytes(weights_bytes(KIND, one, {"seed": 3}))
-    assert restore_weights(path, KIND, other) == {"seed": 3}
-    for ours, theirs in zip(one.trainable_variables, other.trainable_variables, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    source, target = policy(), policy(value=7.0)
+    path.write_bytes(weights_bytes(KIND, source, {"seed": 3}))
+    assert restore_weights(path, KIND, target) == {"seed": 3}
+    np.testing.assert_equal(weights(source), weights(target))
+    assert path.read_bytes() == weights_bytes(KIND, target, {"seed": 3})
 
 
 def test_who_made_the_policy_is_no_matter(path):
@@ -142,56 +142,37 @@ def test_a_file_of_weights_is_told_from_others(path):
         weights_header(path)
 
 
-def test_equal_weights_are_equal_bytes():
-    one, other = policy(value=1.5), policy(value=1.5)
-    assert weights_bytes(KIND, one, {}) == weights_bytes(KIND, other, {})
+def bad():
+    """One weight is no number."""
+    made = policy(value=1.0)
+    made.trainable_variables[-1].assign([[np.nan] * 3] * 4)
+    return made
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
+    ("source", "changes", "line"),
     [
-        ({"policy": "OtherPolicy"}, "has weights of a ToyPolicy; give some of a OtherPolicy"),
+        (policy, {"policy": "OtherPolicy"}, "has weights of a ToyPolicy; give some of a OtherPolicy"),
         (
-            {"versions": {"features": 3, "network": 1}},
+            policy, {"versions": {"features": 3, "network": 1}},
             "was taught with version 2 of features, .* has 3; teach it",
         ),
         (
-            {"versions": {**KIND.versions, "devices": 1}},
+            policy, {"versions": {**KIND.versions, "devices": 1}},
             "with version None of devices, .* has 1; teach it anew",
         ),
-        (
-            {"settings": {"width": 8, "norm": "layer"}},
-            "was taught with width=4, this policy has 8; set width=4",
-        ),
-        (
-            {"settings": {"width": 4, "norm": "batch"}},
-            "was taught with norm=layer, .* has batch; set norm=layer",
-        ),
+        (policy, {"settings": {"width": 8, "norm": "layer"}}, "taught with width=4, this policy has 8; set width=4"),
+        (policy, {"settings": {"width": 4, "norm": "batch"}}, "with norm=layer, .* has batch; set norm=layer"),
+        (lambda: policy(width=5), {}, "other weights than a ToyPolicy"),  # whose header says 4
+        (bad, {}, "no finite numbers"),
     ],
-)
-def test_weights_of_something_else_are_refused(path, changes, line):
-    kind = dataclasses.replace(KIND, **changes)
-    path.write_bytes(weights_bytes(KIND, policy(), {}))
+)  # fmt: skip
+def test_weights_of_something_else_are_refused_before_anything_is_changed(path, source, changes, line):
+    path.write_bytes(weights_bytes(KIND, source(), {}))
     untouched = policy(value=7.0)
-    with pytest.raises(InputError, match=line) as told:
-        restore_weights(path, kind, untouched)
-    assert str(path) in str(told.value) and "\n" not in str(told.value)
-    assert all((variable.numpy() == 7).all() for variable in untouched.trainable_variables)
-
-
-def test_a_file_that_says_one_size_and_has_another_is_refused(path):
-    path.write_bytes(weights_bytes(KIND, policy(width=5), {}))
-    with pytest.raises(InputError, match="other weights than a ToyPolicy"):
-        restore_weights(path, KIND, policy())
-
-
-def test_what_is_no_number_is_refused_before_anything_is_changed(path):
-    bad = policy(value=1.0)
-    bad.trainable_variables[-1].assign([[np.nan] * 3] * 4)
-    path.write_bytes(weights_bytes(KIND, bad, {}))
-    untouched = policy(value=7.0)
-    with pytest.raises(InputError, match="no finite numbers"):
-        restore_weights(path, KIND, untouched)
+    with pytest.raises(InputError, match=line) as refusal:
+        restore_weights(path, dataclasses.replace(KIND, **changes), untouched)
+    assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
     assert all((variable.numpy() == 7).all() for variable in untouched.trainable_variables)
 
 

@@ -64,16 +64,10 @@ def test_texts_and_paths_of_numpy_and_the_operating_system():
         (lambda: arguments.path("out", "a\0b"), "give a path"),
         (lambda: arguments.instance_of("fn", 3, str, "give a str"), "fn is 3, not a str; give a str"),
         (lambda: arguments.items_of("names", "ab", str, "give a list"), "names is 'ab'; give a list"),
-        (
-            lambda: arguments.items_of("names", ["a", 1], str, "give texts"),
-            "names[1] is 1, not a str; give texts",
-        ),
+        (lambda: arguments.items_of("names", ["a", 1], str, "text"), "names[1] is 1, not a str; text"),
         (lambda: arguments.texts_by_text("pins", ["a"], "give a dict"), "pins is ['a']; give a dict"),
         (lambda: arguments.texts_by_text("pins", {"a": 1}, "give texts"), "pins has 'a': 1; give texts"),
-        (
-            lambda: arguments.has_parts("e", 3, ("evaluate",), "give one"),
-            "e is 3, which has no evaluate; give one",
-        ),
+        (lambda: arguments.has_parts("e", 3, ("evaluate",), "one"), "e is 3, which has no evaluate; one"),
         (lambda: arguments.has_parts("e", str, ("upper",), "give one"), "which has no upper; give one"),
         (lambda: arguments.function("fn", 3, "give a function"), "fn is 3; give a function"),
         (lambda: arguments.text("name", ["a\nb" * 99]), "give a text"),

@@ -29,22 +29,14 @@ def test_probabilities_by_hand(logits):
     np.testing.assert_allclose(masked.entropy(logits), [entropy, 0], rtol=1e-6)
 
 
-def test_draws_are_legal_and_follow_the_probabilities(logits):
-    draws = 4000
-    many = masked.draw(tf.repeat(logits[tf.newaxis], draws, axis=0), tf.constant([1, 2])).numpy()
-    assert set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
+@pytest.mark.parametrize("is_each", [False, True], ids=["draw", "draw_each"])
+def test_draws_are_legal_and_follow_the_probabilities(logits, is_each):
+    draws, seed = 4000, tf.constant([1, 2])
+    many = masked.draw(tf.repeat(logits[tf.newaxis], draws, axis=0), seed)
+    many = (masked.draw_each(logits, draws, seed) if is_each else many).numpy()
+    assert many.shape == (draws, 2) and set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
     # Five standard deviations of a binomial share.
     assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
-
-
-def test_many_draws_of_each_are_legal_and_follow_the_probabilities(logits):
-    draws = 4000
-    many = masked.draw_each(logits, draws, tf.constant([1, 2])).numpy()
-    assert many.shape == (draws, 2) and set(many[:, 0]) == {0, 1} and set(many[:, 1]) == {1}
-    assert abs((many[:, 0] == 1).mean() - 0.75) < 5 * math.sqrt(0.75 * 0.25 / draws)
-
-
-def test_the_likeliest_is_legal(logits):
     assert masked.largest(logits).numpy().tolist() == [1, 1]
 
 
@@ -55,13 +47,9 @@ def test_gradients_are_finite_and_those_of_the_legal_choices_alone():
         entropy, log_prob = masked.entropy(logits)[0], tf.reduce_sum(masked.log_prob(logits, [0, 1]))
     p = 1 / (1 + math.exp(-0.7))  # of the first of two
     # d log p_0 / d logit_0 = 1 - p; dH / d logit_0 = -p (log p + H).
-    np.testing.assert_allclose(
-        tape.gradient(log_prob, free), [[1 - p, p - 1, 0], [0, 0, 0]], rtol=1e-5, atol=1e-7
-    )
+    np.testing.assert_allclose(tape.gradient(log_prob, free), [[1 - p, p - 1, 0], [0] * 3], 1e-5, 1e-7)
     slope = -p * (math.log(p) + float(entropy))
-    np.testing.assert_allclose(
-        tape.gradient(entropy, free), [[slope, -slope, 0], [0, 0, 0]], rtol=1e-4, atol=1e-7
-    )
+    np.testing.assert_allclose(tape.gradient(entropy, free), [[slope, -slope, 0], [0] * 3], 1e-4, 1e-7)
 
 
 def test_the_same_logits_score_many_choices(logits):

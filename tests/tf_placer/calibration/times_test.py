@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.problem.small_problems import branches_problem, problem_of
+from tests.tf_placer.problem.small_problems import altered, branches_problem, problem_of
 from tf_placer.base.files import Cache, Durations
 from tf_placer.calibration import build_problem as profile
 from tf_placer.calibration.build_problem import (
@@ -172,14 +172,8 @@ def test_links_are_awaited_once_for_a_machine(durations, tmp_path):
 
 @pytest.fixture(scope="module")
 def problem():
-    problem = branches_problem(4, 6)
-    links = tuple(
-        dataclasses.replace(
-            link, latency_ns=200, send_ns=100, receive_ns=100, send_ps_per_byte=50, receive_ps_per_byte=50
-        )
-        for link in problem.cluster.links
-    )
-    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+    links = {"latency_ns": 200, "send_ns": 100, "receive_ns": 100, "send_ps_per_byte": 50}
+    return altered(branches_problem(4, 6), links=links | {"receive_ps_per_byte": 50})
 
 
 def simulated_s(problem, placements):
@@ -203,11 +197,8 @@ def test_what_the_ends_are_spared_a_tensor_is_longer_on_its_way(problem):
 
 
 def test_a_correction_scales_what_joining_takes(problem):
-    devices = tuple(
-        dataclasses.replace(device, join_ns=500 * d) for d, device in enumerate(problem.cluster.devices)
-    )
-    cluster = dataclasses.replace(problem.cluster, devices=devices)
-    assert Correction(join=1.5).apply_to_cluster(cluster).join_ns().tolist() == [0, 750]
+    joined = altered(problem, {"join_ns": [0, 500]})
+    assert Correction(join=1.5).apply(joined).cluster.join_ns().tolist() == [0, 750]
 
 
 def test_a_simulator_that_was_off_is_nearer_on_placements_it_has_not_seen(problem):

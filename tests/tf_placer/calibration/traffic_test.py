@@ -1,11 +1,9 @@
 """The program that links are fitted to crosses seldom in some placements and often in others."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import small_cluster
+from tests.tf_placer.problem.small_problems import altered, small_cluster
 from tf_placer.calibration.refit import Correction, Traffic, refit, traffic_item, traffic_placements
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -14,15 +12,9 @@ from tf_placer.problem.unit_graph import crossings
 
 @pytest.fixture(scope="module")
 def problem():
-    cluster = small_cluster()
-    links = tuple(
-        dataclasses.replace(
-            link, latency_ns=20_000, send_ns=90_000, receive_ns=90_000, send_ps_per_byte=300,
-            receive_ps_per_byte=300,
-        )
-        for link in cluster.links
-    )  # fmt: skip
-    return analytic_problem(traffic_item(), dataclasses.replace(cluster, links=links))
+    links = {"latency_ns": 20_000, "send_ns": 90_000, "receive_ns": 90_000, "send_ps_per_byte": 300}
+    links |= {"receive_ps_per_byte": 300}
+    return analytic_problem(traffic_item(), altered(small_cluster(), links=links))
 
 
 @pytest.mark.medium
@@ -45,10 +37,7 @@ def test_scalars_are_among_what_crosses_and_not_most_of_it(problem):
 
 @pytest.mark.medium
 def test_in_some_placements_every_message_is_waited_for(problem):
-    slow_links = tuple(
-        dataclasses.replace(link, latency_ns=link.latency_ns + 10_000) for link in problem.cluster.links
-    )
-    slow = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=slow_links))
+    slow = altered(problem, links={"latency_ns": lambda latency_ns: latency_ns + 10_000})
     rows = traffic_placements(problem)
     before_s, after_s = (SimulatedEvaluator(one).evaluate(rows).runtime_s for one in (problem, slow))
     waited = [round((late - soon) / 10e-6) for soon, late in zip(before_s, after_s, strict=True)]

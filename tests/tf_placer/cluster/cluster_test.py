@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import tf_placer
+from tests.refused import refused
+from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.automatic.config import AutoPlaceConfig
-from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import (
     Cluster,
     Device,
@@ -111,7 +112,7 @@ def test_a_cluster_of_one_device_needs_no_link():
     ],
 )
 def test_a_broken_cluster_is_refused(devices, links, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         Cluster("broken", devices, links)
 
 
@@ -135,8 +136,8 @@ def test_logical_cluster_survives_toml_although_its_model_is_not_listed(tmp_path
 def test_fingerprint_depends_on_every_number_and_not_on_the_name():
     cluster = Cluster.preset("p100x2")
     assert dataclasses.replace(cluster, name="other").fingerprint() == cluster.fingerprint()
-    slower = dataclasses.replace(cluster.links[0], latency_ns=cluster.links[0].latency_ns + 1)
-    changed = dataclasses.replace(cluster, links=(slower, *cluster.links[1:]))
+    (first, *others), latency_ns = cluster.links, cluster.links[0].latency_ns + 1
+    changed = dataclasses.replace(cluster, links=(dataclasses.replace(first, latency_ns=latency_ns), *others))
     assert changed.fingerprint() != cluster.fingerprint()
 
 
@@ -144,11 +145,6 @@ def test_logical_devices_are_this_process_cpus():
     cluster = Cluster.logical(3)
     names = [f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3)]
     assert [d.name for d in cluster.devices] == names and cluster.kind == "logical"
-
-
-def test_unknown_preset_names_the_nearest():
-    with pytest.raises(InputError, match=r"unknown cluster preset 'k4x2'; did you mean .*'k40x2'"):
-        Cluster.preset("k4x2")
 
 
 def test_labels_are_as_long_as_it_takes():
@@ -189,7 +185,7 @@ def test_local_workers():
     ],
 )
 def test_what_is_refused_says_how_it_was_given(word, message):
-    with pytest.raises(InputError) as error:
+    with refused() as error:
         choose_cluster(word, "here")
     assert str(error.value).startswith(message)
 
@@ -221,7 +217,7 @@ def test_a_limit_is_never_above_what_the_device_has():
     cluster = tf_placer.Cluster.preset("p100x2")
     has = cluster.devices[0].memory_bytes
     assert cluster.with_memory_limit({"GPU:0": has}) == cluster
-    with pytest.raises(InputError, match=rf"GPU:0 has {has} bytes .* give no more than it has"):
+    with refused(rf"GPU:0 has {has} bytes .* give no more than it has"):
         cluster.with_memory_limit({"GPU:0": has + 1})
 
 
@@ -232,28 +228,25 @@ def test_a_name_must_mean_one_device():
     links = tuple(Link(a, 1 - a, 0, 1e9, f"{a}") for a in (0, 1))
     cluster = tf_placer.Cluster("two workers", devices, links)
     assert cluster.with_memory_limit({"/task:1/device:CPU:0": "1MB"}).devices[1].memory_bytes == 10**6
-    with pytest.raises(InputError, match="more than one device"):
+    with refused("more than one device"):
         cluster.with_memory_limit({"CPU:0": "1MB"})
-    with pytest.raises(InputError, match="are the same device"):
+    with refused("are the same device"):
         cluster.with_memory_limit({"/task:1/device:CPU:0": 1, "/job:worker/task:1/device:CPU:0": 2})
 
 
 def test_texts_name_the_flag():
     assert limits_of_texts("--memory_limit", ["GPU:0=10GB", "gpu:1=7"]) == {"GPU:0": 10**10, "gpu:1": 7}
-    with pytest.raises(InputError, match=r"--memory_limit=GPU:0=2GB: GPU:0 has a limit already, 1GB"):
+    with refused(r"--memory_limit=GPU:0=2GB: GPU:0 has a limit already, 1GB"):
         limits_of_texts("--memory_limit", ["GPU:0=1GB", "GPU:0=2GB"])
-    with pytest.raises(InputError, match=r"--memory_limit: '1 cup' is no size"):
+    with refused(r"--memory_limit: '1 cup' is no size"):
         limits_of_texts("--memory_limit", ["GPU:0=1 cup"])
-    with pytest.raises(InputError, match=r"memory_limit: .*'a' is not a TensorFlow device name"):
+    with refused(r"memory_limit: .*'a' is not a TensorFlow device name"):
         limits_by_device("memory_limit", {"a": 1})
 
 
 def test_a_limit_is_kept_by_the_search():
     # 2 ops of 100 resident bytes each: a device of 150 bytes takes one of them.
     cluster = tf_placer.Cluster.preset("p100x2").with_memory_limit({"GPU:0": 150, "GPU:1": 150})
-    problem = tf_placer.Problem.from_arrays(
-        compute_ns=[[1000, 1000, 10**9]] * 2, edges=[[0, 1]], edge_bytes=[0], resident_bytes=[100, 100],
-        output_bytes=[0, 0], allowed=[[True, True, True]] * 2, cluster=cluster,
-    )  # fmt: skip
+    problem = problem_of([[1000, 1000, 10**9]] * 2, [(0, 1)], 0, cluster, resident_bytes=100)
     result = tf_placer.search(problem, "local_search", budget_evaluations=64)
     assert sorted(result.placement.device_of_unit) == [0, 1]

@@ -1,13 +1,12 @@
 """Analytic costs: rooflines by hand, loops and branches, and whole steps against published times."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, node_def_pb2, op_def_pb2
 
 from colocation.tensorflow_internals import registered_op
+from tests.tf_placer.problem.small_problems import altered
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Device, Link, device_of_model, preset_names
 from tf_placer.costs import formulas
@@ -32,8 +31,8 @@ def _costs(fn, *args, cluster: Cluster | None = None) -> tuple[Item, OpCosts]:
     return item, analytic_costs(item, cluster or _cluster())
 
 
-def _row(item: Item, op_type: str) -> int:
-    return item.index.op_types.index(op_type)
+def _row(item: Item, *op_types: str) -> int:
+    return next(op for op, op_type in enumerate(item.index.op_types) if op_type in op_types)
 
 
 def test_memory_bound_op_takes_launch_plus_bytes_over_bandwidth():
@@ -130,9 +129,7 @@ def test_a_loop_costs_its_body_times_its_trip_count():
 
 
 def test_a_loop_takes_what_the_host_takes_to_feed_all_its_kernels():
-    bare = _cluster()
-    gpu, cpu = bare.devices
-    fed = dataclasses.replace(bare, devices=(dataclasses.replace(gpu, dispatch_ns=1_000_000), cpu))
+    fed = altered(_cluster(), {"dispatch_ns": [1_000_000, 0]})
     _, unfed_costs = _costs(_loop(7), tf.eye(100))
     item, costs = _costs(_loop(7), tf.eye(100), cluster=fed)
     row = _while(item)
@@ -150,17 +147,19 @@ def test_a_loop_of_unknown_length_is_a_guess():
 
 
 def _while(item: Item) -> int:
-    return next(i for i, t in enumerate(item.index.op_types) if t in ("While", "StatelessWhile"))
+    return _row(item, "While", "StatelessWhile")
 
 
-def test_a_branch_costs_its_longest_side():
+def test_a_branch_costs_its_longest_side_and_has_the_most_work_of_one():
     def step(x):
-        return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: x + 1.0)
+        return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: tf.exp(x + 1.0) * 2.0)
 
     item, costs = _costs(step, tf.eye(1000))
-    row = next(i for i, t in enumerate(item.index.op_types) if t in ("If", "StatelessIf"))
+    row = _row(item, "If", "StatelessIf")
     assert costs.compute_ns[row, 0] == _product_ns(1000)
     assert costs.work.work_class[row] == WorkClass.PRODUCT_WIDE
+    # The FLOPs are of the product, the three kernels of the other side.
+    assert (costs.work.flops[row], costs.work.launches[row]) == (2e9, 3)
 
 
 def test_gradients_through_a_loop_with_weights_have_a_cost():
@@ -196,16 +195,6 @@ def test_work_is_what_the_times_were_made_of():
     assert costs.compute_ns[free].sum() == 0
 
 
-def test_work_of_a_branch_is_the_most_of_one_side():
-    def step(x):
-        return tf.cond(x[0, 0] > 0.0, lambda: tf.matmul(x, x), lambda: tf.exp(x + 1.0) * 2.0)
-
-    item, costs = _costs(step, tf.eye(100))
-    row = next(i for i, t in enumerate(item.index.op_types) if t in ("If", "StatelessIf"))
-    # The FLOPs are of the product, the three kernels of the other side.
-    assert (costs.work.flops[row], costs.work.launches[row]) == (2e6, 3)
-
-
 def test_the_graph_is_only_read():
     @tf.function
     def step(x):
@@ -226,11 +215,6 @@ def test_a_loop_may_not_run_where_its_body_has_no_kernel():
 
     item, costs = _costs(step, tf.constant("a"))
     assert costs.allowed[_while(item)].tolist() == [False, True]
-
-
-def test_run_time_of_nothing_is_an_empty_array():
-    empty = np.zeros(0)
-    assert run_time_ns(empty.astype(np.int64), empty, empty, empty, _cluster().devices[0]).shape == (0,)
 
 
 @pytest.mark.parametrize("model", [*formulas.GPU_MODELS, "one that nothing is known of"])
@@ -293,34 +277,24 @@ VALUES = {"equation": b"ab,bc->ac", "Targmax": tf.int64.as_datatype_enum}
 
 def attribute(of: op_def_pb2.OpDef.AttrDef, numbers: int) -> attr_value_pb2.AttrValue | None:
     """Some value that an op may accept, lists with so many numbers; None where that takes a function."""
-    value = attr_value_pb2.AttrValue()
     if of.HasField("default_value"):
-        value.CopyFrom(of.default_value)
-        return value
-    if of.type == "type":
-        allowed = list(of.allowed_values.list.type) or [tf.float32.as_datatype_enum]
-        wanted = (tf.float32.as_datatype_enum, tf.int32.as_datatype_enum)
-        value.type = VALUES.get(of.name) or next((one for one in wanted if one in allowed), allowed[0])
-    elif of.type == "int":
-        value.i = max(2, of.minimum)
-    elif of.type == "list(int)":
-        value.list.i.extend([1] * numbers)
-    elif of.type == "list(type)":
-        value.list.type.extend([tf.float32.as_datatype_enum] * 2)
-    elif of.type == "list(shape)":
-        value.list.shape.extend([tf.TensorShape(None).as_proto()] * 2)
-    elif of.type == "string":
-        allowed = list(of.allowed_values.list.s)
-        value.s = VALUES.get(of.name, allowed[0] if allowed else b"")
-    elif of.type == "bool":
-        value.b = False
-    elif of.type == "float":
-        value.f = 1.0
-    elif of.type == "shape":
-        value.shape.CopyFrom(tf.TensorShape(None).as_proto())
-    else:
-        return None
-    return value
+        return of.default_value
+    types, strings = list(of.allowed_values.list.type), list(of.allowed_values.list.s)
+    types = types or [tf.float32.as_datatype_enum]
+    wanted = (tf.float32.as_datatype_enum, tf.int32.as_datatype_enum)
+    unknown = tf.TensorShape(None).as_proto()
+    value = {
+        "type": {"type": VALUES.get(of.name) or next((one for one in wanted if one in types), types[0])},
+        "int": {"i": max(2, of.minimum)},
+        "list(int)": {"list": {"i": [1] * numbers}},
+        "list(type)": {"list": {"type": [tf.float32.as_datatype_enum] * 2}},
+        "list(shape)": {"list": {"shape": [unknown] * 2}},
+        "string": {"s": VALUES.get(of.name, strings[0] if strings else b"")},
+        "bool": {"b": False},
+        "float": {"f": 1.0},
+        "shape": {"shape": unknown},
+    }.get(of.type)
+    return value and attr_value_pb2.AttrValue(**value)
 
 
 def node_of(op: op_def_pb2.OpDef, numbers: int) -> tuple[node_def_pb2.NodeDef, list[int]] | None:
@@ -461,27 +435,21 @@ def test_a_product_of_a_shape_that_is_an_estimate(op_type, left, right, flops):
     assert work_of(OpView(node, (spec(*left), spec(*right)), (spec(6, 5),))).flops == flops
 
 
-def test_a_tensor_that_is_parsed_before_a_product():
-    weights = tf.Variable(tf.ones([4, 5]))
+def test_a_tensor_that_is_parsed_before_a_product_also_in_a_branch():
+    weights, cluster = tf.Variable(tf.ones([4, 5])), Cluster.preset("k40x2")
+
+    def total(text: tf.Tensor, combined) -> tf.Tensor:
+        return tf.reduce_sum(combined(tf.io.parse_tensor(text, tf.float32), weights))
+
+    def either(text: tf.Tensor) -> tf.Tensor:
+        return tf.cond(text == b"", lambda: total(text, tf.matmul), lambda: total(text, tf.multiply))
+
     item = Item.from_function(lambda text: tf.io.parse_tensor(text, tf.float32) @ weights, tf.constant(b""))
-    costs = analytic_costs(item, Cluster.preset("k40x2"))
     op = next(op for op, name in enumerate(item.index.op_types) if "MatMul" in name)
     (product,) = item.outputs[op]
     assert product.shape[-1] == 5 and product.rule
-    assert costs.work.flops[op] == 2 * np.prod(product.shape) * 4
-
-
-def test_the_same_in_a_branch():
-    weights = tf.Variable(tf.ones([4, 5]))
-
-    def parsed(text: tf.Tensor) -> tf.Tensor:
-        return tf.cond(
-            text == b"",
-            lambda: tf.reduce_sum(tf.io.parse_tensor(text, tf.float32) @ weights),
-            lambda: tf.reduce_sum(tf.io.parse_tensor(text, tf.float32) * weights),
-        )
-
-    costs = analytic_costs(Item.from_function(parsed, tf.constant(b"")), Cluster.preset("k40x2"))
+    assert analytic_costs(item, cluster).work.flops[op] == 2 * np.prod(product.shape) * 4
+    costs = analytic_costs(Item.from_function(either, tf.constant(b"")), cluster)
     assert (costs.compute_ns >= 0).all() and costs.guessed
 
 

@@ -32,135 +32,109 @@ def _spec(tensor) -> OutputSpec:
     return OutputSpec.of(shape, tensor.dtype)
 
 
-def _work(make) -> Work:
-    """Work of the op whose output ``make`` returns."""
+def _fed(value):
+    if isinstance(value, list):
+        return [_fed(item) for item in value]
+    spec = tf.TensorSpec(value) if isinstance(value, tuple) else value
+    return tf.compat.v1.placeholder(spec.dtype, spec.shape) if isinstance(spec, tf.TensorSpec) else value
+
+
+def _work(op_type: str, **inputs) -> Work:
+    """Work of an op; a tuple is the shape of floats that it reads."""
     with tf.Graph().as_default():
-        op = make().op
+        outputs = getattr(tf.raw_ops, op_type)(**{name: _fed(value) for name, value in inputs.items()})
+        op = tf.nest.flatten(outputs)[0].op
         return work_of(OpView(op.node_def, tuple(map(_spec, op.inputs)), tuple(map(_spec, op.outputs))))
 
 
-def _x(*shape, dtype=tf.float32):
-    return tf.compat.v1.placeholder(dtype, shape)
-
-
 def test_every_op_type_with_a_formula_exists_in_tensorflow():
-    unknown = [op_type for op_type in FORMULA_OF_TYPE if op_def_registry.get(op_type) is None]
-    assert unknown == []
-
-
-def test_no_family_of_formulas_was_lost():
+    assert [op_type for op_type in FORMULA_OF_TYPE if op_def_registry.get(op_type) is None] == []
     assert len(FORMULA_OF_TYPE) >= 318
 
 
 def test_convolution_and_both_gradients_do_the_same_multiply_adds():
     # 8 x 8 outputs, 3 x 3 window, 4 -> 5 channels, batch 2: 2*64*5 outputs * 2 * 36 = 46,080 FLOPs.
     x, f, dy = (2, 8, 8, 4), (3, 3, 4, 5), (2, 8, 8, 5)
+    same = {"strides": [1] * 4, "padding": "SAME"}
     bytes_ = 4 * (2 * 64 * 4 + 3 * 3 * 4 * 5 + 2 * 64 * 5)
     sizes = 4 * 4  # the int32 sizes that a gradient reads
-    forward = _work(lambda: tf.raw_ops.Conv2D(input=_x(*x), filter=_x(*f), strides=[1] * 4, padding="SAME"))
+    forward = _work("Conv2D", input=x, filter=f, **same)
     assert forward == Work(WorkClass.CONVOLUTION_FIRST, 46_080.0, bytes_, tiles=2)
-    to_input = _work(
-        lambda: tf.raw_ops.Conv2DBackpropInput(
-            input_sizes=list(x), filter=_x(*f), out_backprop=_x(*dy), strides=[1] * 4, padding="SAME"
-        )
-    )
+    to_input = _work("Conv2DBackpropInput", input_sizes=[*x], filter=f, out_backprop=dy, **same)
     assert to_input == Work(WorkClass.CONVOLUTION_FIRST_INPUT_GRADIENT, 46_080.0, bytes_ + sizes, tiles=2)
-    to_filter = _work(
-        lambda: tf.raw_ops.Conv2DBackpropFilter(
-            input=_x(*x), filter_sizes=list(f), out_backprop=_x(*dy), strides=[1] * 4, padding="SAME"
-        )
-    )
+    to_filter = _work("Conv2DBackpropFilter", input=x, filter_sizes=[*f], out_backprop=dy, **same)
     assert to_filter == Work(WorkClass.CONVOLUTION_FIRST_FILTER_GRADIENT, 46_080.0, bytes_ + sizes)
+    # One that is depthwise has no sum over channels: 2 * 64 * 4 outputs * 2 * 9.
+    depthwise = _work("DepthwiseConv2dNative", input=x, filter=(3, 3, 4, 1), **same)
+    assert (depthwise.work_class, depthwise.flops) == (WorkClass.DEPTHWISE_CONVOLUTION, 9_216.0)
 
 
-def test_depthwise_convolution_has_no_sum_over_channels():
-    # 2 * 64 * 4 outputs * 2 * 9 = 9,216 FLOPs.
-    work = _work(
-        lambda: tf.raw_ops.DepthwiseConv2dNative(
-            input=_x(2, 8, 8, 4), filter=_x(3, 3, 4, 1), strides=[1] * 4, padding="SAME"
-        )
-    )
-    assert (work.work_class, work.flops) == (WorkClass.DEPTHWISE_CONVOLUTION, 9_216.0)
+FLOPS = 2 * 3 * 7 * 5
 
 
 @pytest.mark.parametrize(
-    ("make", "flops"),
+    ("op_type", "inputs", "flops"),
     [
-        (lambda: tf.raw_ops.MatMul(a=_x(3, 5), b=_x(5, 7)), 2 * 3 * 7 * 5),
-        (lambda: tf.raw_ops.MatMul(a=_x(5, 3), b=_x(5, 7), transpose_a=True), 2 * 3 * 7 * 5),
-        (lambda: tf.raw_ops.BatchMatMulV2(x=_x(2, 3, 5), y=_x(5, 7)), 2 * 2 * 3 * 7 * 5),
-        (lambda: tf.raw_ops.BatchMatMulV2(x=_x(2, 5, 3), y=_x(2, 5, 7), adj_x=True), 2 * 2 * 3 * 7 * 5),
-        (
-            lambda: tf.raw_ops.Einsum(inputs=[_x(2, 3, 5), _x(5, 7)], equation="abc,cd->abd"),
-            2 * 2 * 3 * 7 * 5,
-        ),
-        (
-            lambda: tf.raw_ops.Einsum(inputs=[_x(2, 3, 5), _x(7, 5)], equation="...c,dc->...d"),
-            2 * 2 * 3 * 7 * 5,
-        ),
+        ("MatMul", {"a": (3, 5), "b": (5, 7)}, FLOPS),
+        ("MatMul", {"a": (5, 3), "b": (5, 7), "transpose_a": True}, FLOPS),
+        ("BatchMatMulV2", {"x": (2, 3, 5), "y": (5, 7)}, 2 * FLOPS),
+        ("BatchMatMulV2", {"x": (2, 5, 3), "y": (2, 5, 7), "adj_x": True}, 2 * FLOPS),
+        ("Einsum", {"inputs": [(2, 3, 5), (5, 7)], "equation": "abc,cd->abd"}, 2 * FLOPS),
+        ("Einsum", {"inputs": [(2, 3, 5), (7, 5)], "equation": "...c,dc->...d"}, 2 * FLOPS),
     ],
 )
-def test_matrix_products_count_two_per_multiply_add(make, flops):
-    work = _work(make)
+def test_matrix_products_count_two_per_multiply_add(op_type, inputs, flops):
+    work = _work(op_type, **inputs)
     assert (work.work_class.kind, work.flops) == (Kind.MATRIX_PRODUCT, float(flops))
 
 
 @pytest.mark.parametrize(
-    ("make", "expected"),
+    ("op_type", "inputs", "expected"),
     [
         # [2, 3] + [3]: 6 additions; reads 6 + 3, writes 6 floats.
-        (lambda: tf.raw_ops.AddV2(x=_x(2, 3), y=_x(3)), Work(WorkClass.STREAMING, 6.0, 60)),
-        (lambda: tf.raw_ops.Exp(x=_x(6)), Work(WorkClass.STREAMING, 15.0 * 6, 48)),
+        ("AddV2", {"x": (2, 3), "y": (3,)}, Work(WorkClass.STREAMING, 6.0, 60)),
+        ("Exp", {"x": (6,)}, Work(WorkClass.STREAMING, 15.0 * 6, 48)),
         # Three inputs of 6: two additions each; 4 tensors of 24 bytes.
-        (lambda: tf.raw_ops.AddN(inputs=[_x(6), _x(6), _x(6)]), Work(WorkClass.STREAMING, 12.0, 96)),
+        ("AddN", {"inputs": [(6,), (6,), (6,)]}, Work(WorkClass.STREAMING, 12.0, 96)),
         # 24 floats in, 4 out, and one int32 axis.
-        (lambda: tf.raw_ops.Sum(input=_x(4, 6), axis=1), Work(WorkClass.REDUCTION, 24.0, 4 * (24 + 4 + 1))),
+        ("Sum", {"input": (4, 6), "axis": 1}, Work(WorkClass.REDUCTION, 24.0, 4 * (24 + 4 + 1))),
         # 2 x 2 outputs, window 2 x 2: 16 comparisons; 16 floats in, 4 out.
         (
-            lambda: tf.raw_ops.MaxPool(
-                input=_x(1, 4, 4, 1), ksize=[1, 2, 2, 1], strides=[1, 2, 2, 1], padding="VALID"
-            ),
+            "MaxPool",
+            {"input": (1, 4, 4, 1), "ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"},
             Work(WorkClass.POOLING, 16.0, 80),
         ),
         # Only the slice is read: 2 * 3 floats.
-        (
-            lambda: tf.raw_ops.Slice(input=_x(100), begin=[0], size=[3]),
-            Work(WorkClass.REARRANGEMENT, 0.0, 24),
-        ),
+        ("Slice", {"input": (100,), "begin": [0], "size": [3]}, Work(WorkClass.REARRANGEMENT, 0, 24)),
         # 3 rows of 5 floats read and written, 3 int32 indices; the table of 1000 rows is not.
         (
-            lambda: tf.raw_ops.GatherV2(params=_x(1000, 5), indices=_x(3, dtype=tf.int32), axis=0),
+            "GatherV2",
+            {"params": (1000, 5), "indices": tf.TensorSpec([3], tf.int32), "axis": 0},
             Work(WorkClass.IRREGULAR, 0.0, 2 * 60 + 12),
         ),
         # Writes 8 floats; 50 operations for each.
-        (lambda: tf.raw_ops.RandomUniform(shape=[8], dtype=tf.float32), Work(WorkClass.RANDOM, 400.0, 32)),
+        ("RandomUniform", {"shape": [8], "dtype": tf.float32}, Work(WorkClass.RANDOM, 400.0, 32)),
     ],
 )
-def test_memory_bound_families(make, expected):
-    assert _work(make) == expected
+def test_memory_bound_families(op_type, inputs, expected):
+    assert _work(op_type, **inputs) == expected
 
 
 def test_an_optimizer_update_passes_over_variable_slots_and_gradient():
     with tf.Graph().as_default():
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[6])
-        op = tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=_x(), delta=_x(6))
+        op = tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=_fed(()), delta=_fed((6,)))
     specs = OutputSpec((), tf.resource, 0), OutputSpec((), tf.float32, 4), OutputSpec((6,), tf.float32, 24)
     work = work_of(OpView(op.node_def, specs, ()))
     # Reads gradient and variable, writes the variable: 3 x 24 bytes; a product and a difference each.
     assert work == Work(WorkClass.STREAMING, 12.0, 72)
 
 
-def test_fused_batch_normalization_reads_twice_when_training():
-    def make(is_training):
-        scale = [_x(3) for _ in range(4)]
-        return tf.raw_ops.FusedBatchNormV3(
-            x=_x(2, 4, 4, 3), scale=scale[0], offset=scale[1], mean=scale[2], variance=scale[3],
-            is_training=is_training,
-        ).y  # fmt: skip
-
-    x_bytes = 4 * 2 * 4 * 4 * 3
-    assert _work(lambda: make(True)).num_bytes == 3 * x_bytes
-    assert _work(lambda: make(False)).num_bytes == 2 * x_bytes
+@pytest.mark.parametrize(("is_training", "passes"), [(True, 3), (False, 2)])
+def test_fused_batch_normalization_reads_twice_when_training(is_training, passes):
+    scale = dict.fromkeys(("scale", "offset", "mean", "variance"), (3,))
+    work = _work("FusedBatchNormV3", x=(2, 4, 4, 3), **scale, is_training=is_training)
+    assert work.num_bytes == passes * 4 * 2 * 4 * 4 * 3
 
 
 @pytest.mark.parametrize(
@@ -178,14 +152,10 @@ def test_an_unknown_op_type_is_a_marked_guess_over_its_bytes():
     assert work_of(view) == Work(WorkClass.STREAMING, 0.0, 20, guessed=True)
 
 
-def _convolved(image, weights, strides=(1, 1), layout="NHWC", padding="SAME", dilations=(1, 1)):
+def _convolved(image, weights, strides=(1, 1), layout="NHWC", dilations=(1, 1)):
     step, spread = ([1, *two, 1] if layout == "NHWC" else [1, 1, *two] for two in (strides, dilations))
-    return _work(
-        lambda: tf.raw_ops.Conv2D(
-            input=_x(*image), filter=_x(*weights), strides=step, padding=padding, data_format=layout,
-            dilations=spread,
-        )
-    )  # fmt: skip
+    settings = {"strides": step, "dilations": spread, "data_format": layout, "padding": "SAME"}
+    return _work("Conv2D", input=image, filter=weights, **settings)
 
 
 @pytest.mark.parametrize(
@@ -228,20 +198,19 @@ def test_tiles_of_a_convolution_are_of_positions_by_channels():
     ],
 )
 def test_the_class_of_a_product_is_by_its_smaller_side(shapes, name, tiles):
-    work = _work(lambda: tf.raw_ops.MatMul(a=_x(*shapes[0]), b=_x(*shapes[1])))
+    work = _work("MatMul", a=shapes[0], b=shapes[1])
     assert (work.work_class, work.tiles) == (WorkClass[name], tiles)
 
 
-@pytest.mark.parametrize("name", ["BatchMatMulV2", "Einsum"])
-def test_batched_products_are_apart(name):
-    x, y = (6, 128, 40), (6, 40, 65)
+X, Y = (6, 128, 40), (6, 40, 65)
 
-    def make():
-        if name == "Einsum":
-            return tf.raw_ops.Einsum(inputs=[_x(*x), _x(*y)], equation="bij,bjk->bik")
-        return tf.raw_ops.BatchMatMulV2(x=_x(*x), y=_x(*y))
 
-    work = _work(make)
+@pytest.mark.parametrize(
+    ("op_type", "inputs"),
+    [("BatchMatMulV2", {"x": X, "y": Y}), ("Einsum", {"inputs": [X, Y], "equation": "bij,bjk->bik"})],
+)
+def test_batched_products_are_apart(op_type, inputs):
+    work = _work(op_type, **inputs)
     assert (work.work_class, work.tiles) == (WorkClass.BATCHED_PRODUCT_TO_128, 6 * 2 * 2)
 
 
@@ -289,7 +258,7 @@ def test_every_class_is_of_a_kind():
 )
 def test_a_kernel_is_found_where_there_is_one(make, dtype, on_gpu, on_cpu):
     with tf.Graph().as_default():
-        node = make(_x(2, dtype=dtype)).op.node_def
+        node = make(_fed(tf.TensorSpec([2], dtype))).op.node_def
     assert find_kernel(node, "GPU") in on_gpu and find_kernel(node, "CPU") in on_cpu
 
 
@@ -309,11 +278,8 @@ def count(make_maximum) -> int | None:
     return trip_count(index, loop)
 
 
-def test_a_constant_expression_is_computed():
+def test_a_constant_expression_is_computed_and_data_is_not_known():
     assert count(lambda: tf.minimum(tf.constant(3), 8) + 1) == 4
-
-
-def test_data_is_not_known():
     assert count(lambda: tf.random.uniform([], maxval=5, dtype=tf.int32)) is None
 
 
@@ -356,9 +322,8 @@ def test_how_many_rows_a_ragged_tensor_has_is_not_known():
 v1 = tf.compat.v1
 
 
-def item_of(name: str) -> Item:
-    found = program(name)
-    return Item.from_meta_graph(found.meta_graph, found.fetches)
+def item_of(program_of_v1) -> Item:
+    return Item.from_meta_graph(program_of_v1.meta_graph, program_of_v1.fetches)
 
 
 def runs(item: Item) -> dict[str, float]:
@@ -382,11 +347,11 @@ def runs(item: Item) -> dict[str, float]:
     ],
 )
 def test_every_op_of_a_loop_runs_as_often_as_the_loop_counts(name, counts):
-    assert set(runs(item_of(name)).values()) == counts
+    assert set(runs(item_of(program(name))).values()) == counts
 
 
 def test_gradients_run_as_often_as_what_they_are_the_gradients_of():
-    found = runs(item_of("nested_training"))
+    found = runs(item_of(program("nested_training")))
     products = [count for name, count in found.items() if name.endswith(("matmul", "/MatMul", "/MatMul_1"))]
     assert products == [6.0] * 3  # forward, and by both factors
 
@@ -404,8 +369,7 @@ def test_gradients_run_as_often_as_what_they_are_the_gradients_of():
     ],
 )
 def test_counts_up_and_down(holds, following, start, count):
-    found = made(lambda: [v1.while_loop(holds, following, [tf.constant(start)], name="loop")])
-    item = Item.from_meta_graph(found.meta_graph, found.fetches)
+    item = item_of(made(lambda: [v1.while_loop(holds, following, [tf.constant(start)], name="loop")]))
     assert runs(item)["loop/Merge"] == count
 
 
@@ -419,8 +383,7 @@ def test_counts_up_and_down(holds, following, start, count):
     ],
 )
 def test_a_loop_of_unknown_count_is_one_iteration_and_a_guess(holds, following):
-    found = made(lambda: [v1.while_loop(holds, following, [tf.constant(1)], name="loop")])
-    item = Item.from_meta_graph(found.meta_graph, found.fetches)
+    item = item_of(made(lambda: [v1.while_loop(holds, following, [tf.constant(1)], name="loop")]))
     counts, unknown = frame_trips(item.index, item.outputs)
     assert unknown == 1
     assert set(counts) == {1.0}
@@ -431,8 +394,7 @@ def test_an_op_costs_its_runs_or_the_host_s_time_to_feed_them():
     def step(count: int, cluster: Cluster) -> np.ndarray:
         body = lambda i, y: (i + 1, tf.matmul(y, y, name="product"))  # noqa: E731
         x = lambda: v1.placeholder(tf.float32, [64, 64], name="x")  # noqa: E731
-        found = made(lambda: [v1.while_loop(lambda i, _: i < count, body, (0, x()), name="loop")[1]])
-        item = Item.from_meta_graph(found.meta_graph, found.fetches)
+        item = item_of(made(lambda: [v1.while_loop(lambda i, _: i < count, body, (0, x()), name="loop")[1]]))
         return analytic_costs(item, cluster).compute_ns[item.index.id_of_name["loop/product"]]
 
     fed = Cluster.preset("k40x2")

@@ -1,13 +1,12 @@
 """Small graphs of each format: times, bytes and classes, and what is refused."""
 
-import dataclasses
 import json
 import re
 
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import small_cluster
+from tests.tf_placer.problem.small_problems import altered, small_cluster
 from tf_placer.base.arguments import InputError
 from tf_placer.graph_file.read import read_graph_file
 
@@ -15,9 +14,7 @@ from tf_placer.graph_file.read import read_graph_file
 @pytest.fixture(scope="module")
 def cluster():
     """A CPU and a GPU whose model is "toy"."""
-    made = small_cluster(2)
-    cpu = dataclasses.replace(made.devices[0], type="CPU", model="xeon")
-    return dataclasses.replace(made, devices=(cpu, made.devices[1]))
+    return altered(small_cluster(2), {"type": ["CPU", "GPU"], "model": ["xeon", "toy"]})
 
 
 OURS = {

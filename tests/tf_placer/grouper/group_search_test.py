@@ -194,51 +194,39 @@ def test_where_nothing_is_to_be_decided_there_is_one_group_without_units():
     np.testing.assert_array_equal(groups.expand(np.array([[0]])), [[0, 0]])
 
 
-def test_it_is_the_same_again():
-    problem = random_problem(np.random.default_rng(5), 40, 3)
-    one, same = grouped(problem, max_groups=6), grouped(problem, max_groups=6)
-    np.testing.assert_array_equal(one.group_of_unit, same.group_of_unit)
-
-
 def within(problem, need=None):
     need = problem.resident_bytes if need is None else need
     return MemoryRepair(problem, need, np.arange(problem.num_units))
 
 
-def test_what_fits_is_left_alone():
-    problem = problem_of([1] * 4, [], cluster=sized_cluster([20, 20]), resident_bytes=10)
-    row = np.array([0, 1, 0, 1], np.int32)
-    assert within(problem)(row) is row and within(problem).fits(row)
+SECOND_ANYWHERE = np.array([[True, False], [True, True], [True, False]])
 
 
-def test_only_as_much_goes_as_has_to_and_from_the_end():
-    problem = problem_of([1] * 5, [], cluster=sized_cluster([30, 30]), resident_bytes=10)
-    assert within(problem)(np.zeros(5, np.int32)).tolist() == [0, 0, 0, 1, 1]
-
-
-def test_large_units_go_first_and_small_ones_find_room_between_them():
-    # In order, 5 and 5 would fill half of each device and leave no room for the 20.
-    problem = problem_of([1] * 4, [], cluster=sized_cluster([20, 15]), resident_bytes=[5, 5, 20, 5])
-    assert within(problem)(np.zeros(4, np.int32)).tolist() == [1, 1, 0, 1]
-
-
-def test_units_go_only_where_they_may_and_those_without_a_choice_come_first():
-    allowed = np.array([[True, False], [True, True], [True, False]])
-    problem = problem_of(
-        [1] * 3, [], cluster=sized_cluster([20, 20]), resident_bytes=[10, 20, 10], allowed=allowed
-    )
-    assert within(problem)(np.zeros(3, np.int32)).tolist() == [0, 1, 0]
-
-
-def test_devices_in_use_come_before_others_and_the_fast_before_the_slow():
-    problem = problem_of([[1, 1, 9, 2]] * 4, [], cluster=sized_cluster([10, 20, 99, 99]), resident_bytes=10)
-    assert within(problem)(np.array([0, 0, 1, 0], np.int32)).tolist() == [0, 1, 1, 3]
-
-
-def test_units_that_need_nothing_go_with_the_one_before_them():
-    need = np.array([10, 0, 10, 0, 0])
-    problem = problem_of([1] * 5, [], cluster=sized_cluster([10, 10]), resident_bytes=need)
-    assert within(problem)(np.zeros(5, np.int32)).tolist() == [0, 0, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("memory", "resident", "start", "row", "more"),
+    [
+        pytest.param([30, 30], [10] * 5, [0] * 5, [0, 0, 0, 1, 1], {}, id="only as much as has to, from the end"),
+        # In order, 5 and 5 would fill half of each device and leave no room for the 20.
+        pytest.param([20, 15], [5, 5, 20, 5], [0] * 4, [1, 1, 0, 1], {}, id="large units first, small ones between"),
+        pytest.param(
+            [20, 20], [10, 20, 10], [0] * 3, [0, 1, 0], {"allowed": SECOND_ANYWHERE},
+            id="where they may, those without a choice first",
+        ),
+        pytest.param(
+            [10, 20, 99, 99], [10] * 4, [0, 0, 1, 0], [0, 1, 1, 3], {"compute_ns": [[1, 1, 9, 2]] * 4},
+            id="devices in use before others, the fast before the slow",
+        ),
+        pytest.param(
+            [10, 10], [10, 0, 10, 0, 0], [0] * 5, [0, 0, 1, 1, 1], {}, id="what needs nothing goes with the one before"
+        ),
+    ],
+)  # fmt: skip
+def test_rows_within_memory_by_hand(memory, resident, start, row, more):
+    costs = {"compute_ns": [1] * len(start)} | more
+    bring = within(problem_of(edges=[], cluster=sized_cluster(memory), resident_bytes=resident, **costs))
+    brought = bring(np.array(start, np.int32))
+    assert brought.tolist() == row and not bring.fits(np.array(start)) and bring.fits(brought)
+    assert bring(brought) is brought, "what fits is left alone"
 
 
 def test_what_finds_room_nowhere_stays_and_is_not_called_fitting():
@@ -289,14 +277,6 @@ def test_an_op_type_is_a_name_and_not_a_number(grouper):
     # As a scalar feature, types t, t + 1, t + 2 would lie on one ray of hidden activations almost everywhere.
     assert len(np.unique(logits.round(5), axis=0)) == TYPES
     assert (np.abs(np.diff(logits, n=2, axis=0)).max(axis=1) > 1e-3).all()
-
-
-def test_each_type_learns_for_itself(grouper):
-    embedding = next(v for v in grouper.trainable_variables if tuple(v.shape) == (TYPES, 3))
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(grouper(tf.constant([2, 2, 4]), tf.ones([3, FEATURES]))[:, 0])
-    gradient = tf.convert_to_tensor(tape.gradient(loss, embedding)).numpy()
-    assert set(np.flatnonzero(np.abs(gradient).sum(axis=1))) == {2, 4}
 
 
 def test_units_are_grouped_independently(grouper):

@@ -1,6 +1,5 @@
 """Placers of sequences: they score what they did, remember what they chose, and start undecided; and their parts."""
 
-import itertools
 import math
 from typing import Any
 
@@ -191,22 +190,6 @@ def test_what_is_illegal_is_never_chosen_and_has_no_part_in_the_probability(plac
     np.testing.assert_allclose(scored.log_prob(), sampled.log_prob(), rtol=1e-4, atol=1e-5)
     assert (tf.nn.softmax(scored.logits).numpy()[:, :, ~legal] == 0).all()
     assert np.isfinite(scored.entropy()).all()
-
-
-def test_all_legal_sequences_together_are_certain(placer):
-    legal = np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]], bool)
-    choices = choices_of(devices=3, groups=3, legal=legal)
-    rows = [r for r in itertools.product(range(3), repeat=3) if all(legal[g][d] for g, d in enumerate(r))]
-    log_prob = placer.score(GROUPS[:1, :3], choices, tf.constant([rows], tf.int32), NO_NOISE).log_prob()
-    assert len(rows) == 2 * 2 * 3 and float(tf.reduce_sum(tf.exp(log_prob))) == pytest.approx(1, rel=1e-5)
-
-
-def test_one_set_of_weights_places_on_any_number_of_devices(placer, in_twos):
-    for each in (placer, in_twos):
-        for devices, steps in ((1, 2), (3, 7), (6, 1)):
-            groups = tf.random.stateless_normal([1, steps, F], seed=[1, 2])
-            sampled = each.sample(groups, choices_of(devices, steps), K, NO_NOISE, SEED)
-            assert sampled.logits.shape == (1, K, steps, devices)
 
 
 def test_rows_are_logits_of_their_groups_by_the_numbers_of_devices():

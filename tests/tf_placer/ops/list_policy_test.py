@@ -54,9 +54,8 @@ def test_op_equals_reference(chunk):
         passes = int(rng.integers(1, 4))
         some = rng.random((3, len(inputs.legal))) < rng.choice([0.0, 0.5, 1.0])
         kept = np.where(some, inputs.legal.argmax(axis=1), -1).astype(np.int32)
-        expected = [
-            reference_place_by_list(inputs, rule, passes, row) for rule, row in zip(rules, kept, strict=True)
-        ]
+        by_rule = zip(rules, kept, strict=True)
+        expected = [reference_place_by_list(inputs, rule, passes, row) for rule, row in by_rule]
         placed = place_by_list(inputs, rules, passes, kept)
         np.testing.assert_array_equal(placed, expected, f"seed {seed}")
         if not some.any():
@@ -116,9 +115,7 @@ def test_a_rule_does_what_its_feature_says():
 def test_a_node_goes_to_its_neighbor_and_comes_back_to_one_that_was_decided_later():
     # 0 has no choice; 1 reads from it; 2 has no choice and gives 1 more.
     ends = {"neighbor_offset": [0, 1, 3, 4], "neighbor": [1, 0, 2, 1], "neighbor_bytes": [5.0, 5.0, 9.0, 9.0]}
-    arrays = {
-        name: np.array(value, np.float64 if "bytes" in name else np.int32) for name, value in ends.items()
-    }
+    arrays = {name: np.array(ends[name], float if "bytes" in name else np.int32) for name in ends}
     arrays["from_neighbor"] = np.array([False, True, True, False])
     legal = np.array([[1, 0], [1, 1], [1, 1]], bool)
     inputs = plain(3, legal=legal, slowness=np.array([[0, 0], [0, 0], [1, 0.0]]), **arrays)

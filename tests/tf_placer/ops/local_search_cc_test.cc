@@ -103,8 +103,8 @@ struct Graph {
     a.link_bytes_per_s = bytes_per_s.data();
     a.channel_of_link = channel.data();
     a.link_tensor_ns = tensor_ns.data();
-    a.link_send_ns = send_ns.data();
-    a.link_send_ps_per_byte = a.link_receive_ns = a.link_receive_ps_per_byte = none.data();
+    a.link_send_ns = a.link_receive_ps_per_byte = send_ns.data();
+    a.link_send_ps_per_byte = a.link_receive_ns = none.data();
     return a;
   }
 
@@ -159,8 +159,9 @@ void TestALimitOnlyRejects() {
         device_of_unit[u] = target;
       }
       int64_t runtime_ns;
-      std::vector<int64_t> peak_bytes(devices);
-      Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes.data(), nullptr, nullptr);
+      std::vector<int64_t> peak_bytes(devices), start_ns(graph.ops), end_ns(graph.ops);
+      Simulate(plan, device_of_unit.data(), nullptr, &workspace, &runtime_ns, peak_bytes.data(), start_ns.data(),
+               end_ns.data());
       const std::string what = "seed " + std::to_string(seed);
       std::vector<int64_t> capacity = peak_bytes;
       for (const bool fits_anywhere : {false, true}) {

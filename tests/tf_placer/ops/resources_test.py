@@ -59,9 +59,7 @@ def old(request: pytest.FixtureRequest) -> Old:
 
 
 KEPT, LOST = (pytest.mark.own_process(name, exact=True) for name in ("kept", "lost"))
-ONCE_LOST = pytest.mark.xfail(
-    strict=True, reason="lost by TensorFlow; else it has mended what resources_kept is for"
-)
+ONCE_LOST = pytest.mark.xfail(strict=True, reason="lost, or TensorFlow has mended what resources_kept is for")
 connected = pytest.mark.parametrize(
     "old", [pytest.param("kept", marks=KEPT), pytest.param("lost", marks=LOST)], indirect=True
 )

@@ -143,11 +143,10 @@ def test_by_hand(case):
 
 
 def test_no_placements():
-    nothing = simulate(SimulatorInputs(**CHAIN), np.zeros((0, 2), np.int32))
+    inputs, none = SimulatorInputs(**CHAIN), np.zeros((0, 2), np.int32)
+    nothing = simulate(inputs, none)
     assert nothing.runtime_ns.shape == (0,) and nothing.peak_bytes.shape == (0, 2)
-    assert simulate(
-        SimulatorInputs(**CHAIN), np.zeros((0, 2), np.int32), with_schedule=True
-    ).start_ns.shape == (0, 2)
+    assert simulate(inputs, none, with_schedule=True).start_ns.shape == (0, 2)
 
 
 def test_when_a_tensor_is_sent_crosses_and_is_received():

@@ -1,11 +1,10 @@
 """Chains for partitioners to keep whole, random problems and starts, and how a planner is told times."""
 
-import dataclasses
 import itertools
 
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import altered, problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.planner import Round
 from tf_placer.problem.problem import Problem
@@ -48,5 +47,4 @@ def drawn_problem(rng, memory=False):
         return problem
     rows = np.stack([legal_start(problem, rng) for _ in range(9)])
     limit = int(np.median(SimulatedEvaluator(problem).evaluate(rows).peak_bytes.max(axis=1)))
-    devices = tuple(dataclasses.replace(d, memory_bytes=max(limit, 1)) for d in problem.cluster.devices)
-    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
+    return altered(problem, {"memory_bytes": max(limit, 1)})

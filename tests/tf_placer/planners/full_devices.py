@@ -1,20 +1,14 @@
 """Problems whose variables fill most of devices of different sizes."""
 
-import dataclasses
-
 import numpy as np
 
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tests.tf_placer.problem.small_problems import altered, problem_of, small_cluster
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.problem import Problem
 
 
 def sized_cluster(memory_bytes: list[int]) -> Cluster:
-    cluster = small_cluster(len(memory_bytes))
-    devices = zip(cluster.devices, memory_bytes, strict=True)
-    return dataclasses.replace(
-        cluster, devices=tuple(dataclasses.replace(device, memory_bytes=size) for device, size in devices)
-    )
+    return altered(small_cluster(len(memory_bytes)), {"memory_bytes": memory_bytes})
 
 
 def full_problem(devices: int, fill: float, seed: int, units: int = 40, more_bytes: int = 0) -> Problem:

@@ -28,17 +28,33 @@ from tf_placer.planners.list_schedule import (
 )
 from tf_placer.problem.problem import Problem, made_once
 
+TWO_READERS = [(0, 1), (0, 2)]
+# An update (op 7) of unit 0's weights at the end; op 6 reads them at the start.
+AROUND = problem_of(
+    [100] * 6 + [0, 100], [*((i, i + 1) for i in range(5)), (6, 2), (5, 7)], 10,
+    unit_of_op=np.array([0, 1, 2, 3, 4, 5, 6, 6], np.int32),
+)  # fmt: skip
 
-def test_independent_units_go_where_they_end_first():
-    # Longest first: 5 to device 0, 4 to 1, 3 to 1 (7 < 8), 2 to 0 (7), 1 to the first of two that end at 8.
-    assert list_schedule(problem_of([5, 4, 3, 2, 1], [])).tolist() == [[0, 1, 1, 0, 0]]
 
-
-def test_a_branch_crosses_only_where_that_ends_earlier():
-    # 0 feeds 1 and 2 with 100 bytes, 110 ns to the other device. Beside 50 ns of work that is not worth it, beside 500.
-    edges = [(0, 1), (0, 2)]
-    assert list_schedule(problem_of([10, 50, 50], edges, 100)).tolist() == [[0, 0, 0]]
-    assert sorted(list_schedule(problem_of([10, 500, 500], edges, 100))[0].tolist()) == [0, 0, 1]
+@pytest.mark.parametrize(
+    ("planner", "problem", "rows"),
+    [
+        # Longest first: 5 to device 0, 4 to 1, 3 to 1 (7 < 8), 2 to 0 (7), 1 to the first of two that end at 8.
+        pytest.param(list_schedule, problem_of([5, 4, 3, 2, 1], []), [[0, 1, 1, 0, 0]], id="ends first"),
+        # 100 bytes take 110 ns to the other device: beside 50 ns of work that is not worth it, beside 500.
+        pytest.param(list_schedule, problem_of([10, 50, 50], TWO_READERS, 100), [[0, 0, 0]], id="stays"),
+        pytest.param(list_schedule, problem_of([10, 500, 500], TWO_READERS, 100), [[0, 0, 1]], id="crosses"),
+        pytest.param(list_schedule, AROUND, [[0] * 7], id="a unit that opens and ends the step is no cycle"),
+        # Where each would end first is device 0. In the mean 1 takes (10 + 18) / 2 and 0 takes (12 + 12) / 2, so 1 is
+        # first and takes it; on the fastest device 0 would be.
+        pytest.param(heft, problem_of([[12, 12], [10, 18]], []), [[1, 0]], id="ranks are of mean times"),
+        # 0 ends first on device 0, by 5; but its reader takes 500 there, and 10 + 100 to cross.
+        pytest.param(peft, problem_of([[10, 15], [500, 20]], [(0, 1)], 100), [[1, 1]], id="peft looks ahead"),
+        pytest.param(heft, problem_of([[10, 15], [500, 20]], [(0, 1)], 100), [[0, 1]], id="heft does not"),
+    ],
+)
+def test_rows_by_hand(planner, problem, rows):
+    assert planner(problem).tolist() == rows
 
 
 def test_transfers_wait_for_their_channel():
@@ -59,18 +75,6 @@ def test_a_variable_goes_with_its_first_reader():
     problem = problem_of([1000, 1000, 1000, 1000, 0, 0], [(0, 1), (2, 3), (4, 1), (5, 3)], [1, 1, 900, 900])
     row = list_schedule(problem)[0]
     assert row[0] == row[1] == row[4] and row[2] == row[3] == row[5] and row[0] != row[2]
-
-
-def test_a_unit_that_opens_and_closes_the_step_is_no_cycle():
-    # A read (op 6) of unit 0's weights at the start, its update (op 7) at the end.
-    problem = problem_of([100] * 6 + [0, 100], [*((i, i + 1) for i in range(5)), (6, 2), (5, 7)], 10)
-    variable = dataclasses.replace(
-        problem,
-        unit_of_op=np.array([0, 1, 2, 3, 4, 5, 6, 6])[problem.unit_of_op].astype(np.int32),
-        resident_bytes=np.full(7, 10),
-        allowed=np.ones((7, 2), bool),
-    )
-    assert list_schedule(variable).tolist() == [[0] * 7]
 
 
 def test_a_much_slower_device_is_also_left_out():
@@ -188,12 +192,8 @@ def test_a_unit_that_may_be_on_no_chosen_device_has_the_others():
 
 def test_of_equal_scores_the_faster_device_wins():
     problem = problem_of([[2, 1]] * 3, [])
-
-    def run(schedule):
-        first_op_decides(problem, schedule, np.arange(3), lambda op, device: 0.0)
-
-    (row,) = scheduled(problem, np.array([1, 0]), run)
-    assert row.tolist() == [1, 1, 1]
+    run = lambda schedule: first_op_decides(problem, schedule, np.arange(3), lambda op, device: 0.0)  # noqa: E731
+    assert scheduled(problem, np.array([1, 0]), run)[0].tolist() == [1, 1, 1]
 
 
 def test_hefts_own_schedule(monkeypatch):
@@ -203,8 +203,10 @@ def test_hefts_own_schedule(monkeypatch):
     assert rows == [[2, 0, 2, 1, 2, 1, 2, 0, 1, 1]] and end == 80 * TIMES
 
 
-def test_hefts_schedule_of_the_graph_of_peft(monkeypatch):
-    assert last_end(peft_graph(), monkeypatch, heft)[1] == 133 * TIMES  # as Arabnejad & Barbosa say
+def test_pefts_own_schedule(monkeypatch):
+    # Arabnejad & Barbosa: 122, where HEFT takes 133.
+    ends = [last_end(peft_graph(), monkeypatch, planner)[1] for planner in (peft, heft)]
+    assert ends == [122 * TIMES, 133 * TIMES]
 
 
 def test_an_op_of_low_rank_starts_in_a_gap():
@@ -212,12 +214,6 @@ def test_an_op_of_low_rank_starts_in_a_gap():
     # device is idle for 210. 3 and 4 of 200 each, of lower rank, are one in that gap and one beside it.
     (row,) = heft(problem_of([100, 100, 500, 200, 200], [(0, 2), (1, 2)], 200))
     assert row[0] != row[1] and row[3] != row[4]
-
-
-def test_ranks_are_of_mean_times():
-    # Where each would end first is device 0. In the mean 1 takes (10 + 18) / 2 and 0 takes (12 + 12) / 2, so 1 is
-    # first and takes it; on the fastest device 0 would be.
-    assert heft(problem_of([[12, 12], [10, 18]], [])).tolist() == [[1, 0]]
 
 
 def test_the_first_op_of_a_unit_decides():
@@ -233,11 +229,6 @@ def test_heft_leaves_a_full_device_out():
     full = problem_of([9, 8, 7], [], resident_bytes=10, cluster=sized_cluster([20, 10]))
     assert heft(free).tolist() == [[0, 1, 1]]
     assert heft(full)[-1].tolist() == [0, 1, 0]
-
-
-def test_pefts_own_schedule(monkeypatch):
-    # Arabnejad & Barbosa: 122, where HEFT takes 133.
-    assert last_end(peft_graph(), monkeypatch, peft)[1] == 122 * TIMES
 
 
 def test_the_table_by_hand():
@@ -257,13 +248,6 @@ def test_where_an_op_may_not_be_nothing_is_expected_of_it():
     # 1 only runs on device 1: from device 0 it takes 10 + 1 more.
     problem = problem_of([[1, 1], [4, 4]], [(0, 1)], 1, allowed=np.array([[True, True], [False, True]]))
     assert optimistic_cost_table(problem)[0].tolist() == [15, 4]
-
-
-def test_it_looks_further_than_where_an_op_ends_first():
-    # 0 ends first on device 0, by 5; but its reader takes 500 there, and 10 + 100 to cross.
-    problem = problem_of([[10, 15], [500, 20]], [(0, 1)], 100)
-    assert heft(problem)[0].tolist()[0] == 0
-    assert peft(problem).tolist() == [[1, 1]]
 
 
 def test_of_what_is_ready_the_highest_priority_comes_first():

@@ -7,12 +7,7 @@ import pytest
 
 from tests.oracles.local_search import PythonLocalSearch, RandomBits
 from tests.tf_placer.planners.chains import drawn_problem, legal_start, tell
-from tests.tf_placer.problem.small_problems import (
-    branches_optimum_ns,
-    branches_problem,
-    problem_of,
-    small_cluster,
-)
+from tests.tf_placer.problem.small_problems import altered, branches_problem, problem_of, small_cluster
 from tf_placer import workloads
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import AnyOrderEvaluator, SimulatedEvaluator
@@ -34,20 +29,6 @@ def begun(problem, start, config=CONFIG):
 
 def proposals(climber, count):
     return np.concatenate([climber.ask(np.inf) for _ in range(count)])
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_branches_end_up_spread_over_devices(seed):
-    problem = branches_problem(4, 6)
-    climber = LocalSearch(problem, CONFIG, np.zeros(problem.num_units, np.int32), seed)
-    evaluator = SimulatedEvaluator(problem)
-    best_s = np.inf
-    for _ in range(1000):
-        rows = climber.ask(np.inf)
-        tell(climber, rows, evaluator.evaluate(rows).runtime_s)
-        best_s = min(best_s, climber.runtime_s)
-    # A local search may end one crossing too many from the optimum; everything on one device takes twice as long.
-    assert best_s <= 1.1 * branches_optimum_ns(4, 6) / 1e9
 
 
 def test_every_proposal_is_one_connected_legal_move():
@@ -135,16 +116,6 @@ def test_it_goes_through_slower_placements_only_as_long_as_it_was_there_before()
     np.testing.assert_array_equal(climber.device_of_unit, fast)
 
 
-def test_it_goes_on_from_its_state():
-    problem = branches_problem(2, 3)
-    climber = begun(problem, np.zeros(problem.num_units, np.int32))
-    tell(climber, climber.ask(np.inf), np.array([1.5]))
-    other = LocalSearch(problem, CONFIG, np.ones(problem.num_units, np.int32), seed=7)
-    other.restore(climber.state())
-    np.testing.assert_array_equal(proposals(other, 20), proposals(climber, 20))
-    assert other.runtime_s == 1.5
-
-
 def test_one_device_leaves_nothing_to_move():
     problem = problem_of([[5], [5]], [(0, 1)], cluster=branches_problem(1, 1, num_devices=1).cluster)
     assert (proposals(begun(problem, np.zeros(2)), 3) == 0).all()
@@ -152,12 +123,9 @@ def test_one_device_leaves_nothing_to_move():
 
 def test_random_numbers_are_those_of_splitmix64():
     # The first three of state 1234567, as published with the generator's reference code.
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423]
     random = RandomBits(1234567)
-    assert [random.next() for _ in range(3)] == [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-    ]
+    assert [random.next() for _ in range(3)] == published
     assert {RandomBits(state).below(3) for state in range(50)} == {0, 1, 2}
 
 
@@ -244,23 +212,10 @@ def test_it_keeps_within_memory_as_python_does(seed):
 def test_it_takes_the_mean_of_several_orders_as_python_does(seed):
     rng = np.random.default_rng(200 + seed)
     problem = drawn_problem(rng)
-    devices = tuple(dataclasses.replace(d, newest_first=True) for d in problem.cluster.devices)
-    problem = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
+    problem = altered(problem, {"newest_first": True})
     simulator = AnyOrderEvaluator(problem)
     assert len(simulator.orders) == 3
     check_equal(problem, LocalSearchConfig(chains=2, late=5), legal_start(problem, rng), seed, simulator, 60)
-
-
-def test_chains_differ_and_each_is_the_same_alone():
-    problem = branches_problem(4, 6)
-    start, simulator = np.zeros(problem.num_units, np.int32), SimulatedEvaluator(problem)
-    three = SimulatedLocalSearch(problem, LocalSearchConfig(chains=3), start, 5, simulator)
-    one = SimulatedLocalSearch(problem, LocalSearchConfig(chains=1), start, 5, simulator)
-    three.advance(3 * ROUNDS)
-    one.advance(ROUNDS)
-    states = three.state()["counts"][:, 3]
-    assert len(set(states)) == 3 and states[0] == one.state()["counts"][0, 3]
-    np.testing.assert_array_equal(three.state()["late_ns"][0], one.state()["late_ns"][0])
 
 
 def test_many_bursts_are_one_long_burst_also_in_another_process():
@@ -292,11 +247,3 @@ def test_what_nothing_fits_is_searched_on():
     # 5, a message of no bytes (10), 5.
     found = search.advance(50)
     assert found.runtime_s.tolist() == [20e-9] and sorted(found.device_of_unit[0]) == [0, 1]
-
-
-def test_one_device_leaves_nothing_to_move_in_the_simulator():
-    problem = problem_of([5, 5], [(0, 1)], cluster=small_cluster(1))
-    found = SimulatedLocalSearch(
-        problem, LocalSearchConfig(chains=2), np.zeros(2), 0, SimulatedEvaluator(problem)
-    ).advance(20)
-    assert (found.device_of_unit == 0).all() and found.runtime_s.tolist() == [10e-9] * 2

@@ -14,7 +14,7 @@ from tf_placer.planners.m_sct import EarliestStart, MSctConfig, favorite_childre
 READERS = [(0, 1), (0, 2)]
 CHAIN = [(i, i + 1) for i in range(5)]
 THREE_DEVICES = small_cluster(3)
-LAST_NOWHERE_ELSE = np.array([[True] * 3] * 3 + [[False, False, True]])
+LAST_ON_2 = np.array([[True] * 3] * 3 + [[False, False, True]])
 
 
 @pytest.mark.parametrize(
@@ -29,10 +29,7 @@ LAST_NOWHERE_ELSE = np.array([[True] * 3] * 3 + [[False, False, True]])
         # at 90. Device 0 runs 1 until 60 and then another one.
         (problem_of([10, 50, 45, 44], [*READERS, (0, 3)], 30), [[0, 0, 1, 0]]),
         # A much slower device runs what runs nowhere else.
-        (
-            problem_of([[10, 10, 100]] * 4, [], cluster=THREE_DEVICES, allowed=LAST_NOWHERE_ELSE),
-            [[0, 1, 0, 2]],
-        ),
+        (problem_of([[10, 10, 100]] * 4, [], cluster=THREE_DEVICES, allowed=LAST_ON_2), [[0, 1, 0, 2]]),
         # A device without room is left out.
         (problem_of([9, 8, 7], [], resident_bytes=10, cluster=small_cluster(2)), [[0, 1, 1]]),
     ],

@@ -6,10 +6,9 @@ import itertools
 import numpy as np
 import pytest
 
+from tests.refused import refused
 from tests.tf_placer.planners.chains import two_chains
-from tests.tf_placer.planners.clusters_by_type import cluster_of
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
-from tf_placer.base.arguments import InputError
+from tests.tf_placer.problem.small_problems import cluster_of, problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.planners.local_search import whole_layers
 from tf_placer.planners.plain import (
@@ -74,9 +73,7 @@ def test_units_without_a_choice_are_known_to_the_program(device):
 
 def test_without_the_program_it_is_one_line(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(
-        InputError, match=r"scotch_gmap is not installed.*; give it by `apt-get install scotch`"
-    ):
+    with refused(r"scotch_gmap is not installed.*; give it by `apt-get install scotch`"):
         scotch(two_chains([10] * 24))
 
 
@@ -117,9 +114,7 @@ def test_whole_layers_are_within_memory_or_there_are_none():
     assert whole is not None and len(set(whole.device_of_unit[1:3].tolist())) == 2
     assert (whole.peak_bytes <= 100).all()
     names = ["m/a", "m/b", "m/c", "m/d"]
-    one = problem_of(
-        [10] * 4, FORK, 1, names=names, cluster=small_cluster(2, 100), resident_bytes=[1, 60, 60, 1]
-    )
+    one = problem_of([10] * 4, FORK, 1, small_cluster(2, 100), [1, 60, 60, 1], names=names)
     assert found(one, [0, 0, 1, 0]) is None
 
 
@@ -143,5 +138,3 @@ def test_the_fastest_of_all_plans_of_few_layers_is_found():
             SimulatedEvaluator(problem).evaluate(np.stack(rows)).runtime_s if rows else np.array([np.inf])
         )
         assert whole.runtime_s <= times_s.min() + 1e-12
-        again = whole_layers(problem, layers, Decisions([row]))
-        assert again is not None and again.device_of_unit.tolist() == whole.device_of_unit.tolist()

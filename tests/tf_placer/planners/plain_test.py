@@ -5,10 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.planners.clusters_by_type import cluster_of
+from tests.refused import refused
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
-from tf_placer.base.arguments import InputError
+from tests.tf_placer.problem.small_problems import cluster_of, problem_of, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator, Status
 from tf_placer.planners.plain import (
     RandomBlocks,
@@ -34,66 +33,49 @@ def test_everything_is_on_the_first_cpu_that_may_be():
 
 
 def test_a_cluster_without_a_cpu_is_refused():
-    with pytest.raises(
-        InputError, match="cluster 'toy2' has no CPU to put everything on; give a cluster with one"
-    ):
+    with refused("cluster 'toy2' has no CPU to put everything on; give a cluster with one"):
         cpu_only(problem_of([1], []))
 
 
 GPU_FIRST = cluster_of("GPU", "GPU", "CPU")
+ANYWHERE, ON_CPU, ALL_READ = [1, 1, 1], [0, 0, 1], [(0, 1), (2, 1), (0, 2)]
 
 
-@pytest.mark.parametrize(("types", "row"), [(("GPU", "CPU"), [0, 1, 0]), (("CPU", "GPU"), [1, 0, 1])])
-def test_the_first_gpu_where_there_is_a_kernel_else_the_cpu(types, row):
-    allowed = np.ones((3, 2), bool)
-    allowed[1, types.index("GPU")] = False
-    problem = problem_of([1] * 3, [(0, 1), (2, 1), (0, 2)], cluster=cluster_of(*types), allowed=allowed)
-    assert tf_default(problem).tolist() == [row]
+def with_kernels(cluster, edges, *allowed, **more):
+    """An op for each row of the devices that have a kernel."""
+    return problem_of([1] * len(allowed), edges, cluster=cluster, allowed=np.array(allowed) == 1, **more)
+
+
+def of_types(*op_types):
+    problem = with_kernels(GPU_FIRST, [(0, 1), (1, 2)], ON_CPU, ANYWHERE, ANYWHERE)
+    return dataclasses.replace(problem, op_types=op_types)
 
 
 @pytest.mark.parametrize(
     ("problem", "row"),
     [
+        # The first GPU where there is a kernel, else the CPU.
+        (with_kernels(cluster_of("GPU", "CPU"), ALL_READ, [1, 1], [0, 1], [1, 1]), [0, 1, 0]),
+        (with_kernels(cluster_of("CPU", "GPU"), ALL_READ, [1, 1], [1, 0], [1, 1]), [1, 0, 1]),
         # Other GPUs stay idle.
         (problem_of([[9, 1, 1]] * 3, [], cluster=GPU_FIRST, resident_bytes=10**12), [0, 0, 0]),
         # Without a GPU everything is on the first device.
         (problem_of([1] * 2, [], cluster=cluster_of("CPU", "CPU")), [0, 0]),
         # A unit is where all of its ops have kernels.
-        (
-            problem_of(
-                [1] * 2,
-                [],
-                cluster=GPU_FIRST,
-                allowed=np.array([[True, True, True], [False, False, True]]),
-                unit_of_op=np.zeros(2, np.int32),
-            ),
-            [2],
-        ),
+        (with_kernels(GPU_FIRST, [], ANYWHERE, ON_CPU, unit_of_op=np.zeros(2, np.int32)), [2]),
+        # A source goes with its readers where they are together.
+        (with_kernels(GPU_FIRST, [(0, 1)], ANYWHERE, ON_CPU, ANYWHERE), [2, 2, 0]),
+        (with_kernels(GPU_FIRST, [(0, 1), (0, 2)], ANYWHERE, ON_CPU, ANYWHERE), [0, 2, 0]),
+        # What looks at a shape goes with what it reads.
+        (of_types("Print", "Shape", "Relu"), [2, 2, 0]),
+        (of_types("Print", "Relu", "Relu"), [2, 0, 0]),
     ],
 )
 def test_tensorflows_own_plan(problem, row):
     assert tf_default(problem).tolist() == [row]
 
 
-@pytest.mark.parametrize(("edges", "device"), [([(0, 1)], 2), ([(0, 1), (0, 2)], 0)])
-def test_a_source_goes_with_its_readers_where_they_are_together(edges, device):
-    # 1 runs on the CPU only, 2 on the GPU.
-    allowed = np.array([[True] * 3, [False, False, True], [True] * 3])
-    problem = problem_of([1] * 3, edges, cluster=GPU_FIRST, allowed=allowed)
-    assert tf_default(problem)[0].tolist() == [device, 2, 0]
-
-
-@pytest.mark.parametrize(("op_type", "device"), [("Shape", 2), ("Relu", 0)])
-def test_what_looks_at_a_shape_goes_with_what_it_reads(op_type, device):
-    allowed = np.array([[False, False, True], [True] * 3, [True] * 3])
-    problem = problem_of([1] * 3, [(0, 1), (1, 2)], cluster=GPU_FIRST, allowed=allowed)
-    named = dataclasses.replace(problem, op_types=("Print", op_type, "Relu"))
-    assert tf_default(named)[0].tolist() == [2, device, 0]
-
-
 CHAIN = [(i, i + 1) for i in range(5)]
-
-
 IN_TWO = [(0, 2), (1, 2), (2, 3)]
 
 
@@ -134,25 +116,19 @@ def test_what_does_not_fit_is_moved():
         assert row[-2:].tolist() == [1, 1]
 
 
-def test_nothing_fits():
-    problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([20, 30]), resident_bytes=10)
-    assert expert(staged(problem, [0, 0, 0, 1, 1, 1])).shape == (0, 6)
-
-
-def test_a_chain_is_cut_where_a_share_is_full():
-    problem = problem_of([1] * 6, CHAIN, cluster=sized_cluster([40, 80]), resident_bytes=10)
-    # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of all
-    # memory kept free, so of 30 and 60: three and three.
-    assert topological_fill(problem).tolist() == [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]
-
-
-def test_the_fastest_device_is_filled_first():
-    problem = problem_of([[2, 1]] * 6, CHAIN, cluster=sized_cluster([40, 40]), resident_bytes=10)
-    assert topological_fill(problem)[0].tolist() == [1, 1, 1, 1, 0, 0]
-
-
-def test_where_nothing_needs_memory_everything_is_on_the_fastest_device():
-    assert topological_fill(problem_of([[2, 1]] * 6, CHAIN)).tolist() == [[1] * 6]
+@pytest.mark.parametrize(
+    ("memory", "costs", "resident", "rows"),
+    [
+        # To the brim: four and two. In proportion to memory: two and four. To the brim with half of the free half of
+        # all memory kept free, so of 30 and 60: three and three.
+        ([40, 80], 1, 10, [[0, 0, 0, 0, 1, 1], [0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1]]),
+        ([40, 40], [2, 1], 10, [[1, 1, 1, 1, 0, 0], [1, 1, 1, 0, 0, 0]]),  # the fastest is filled first
+        ([40, 40], [2, 1], 0, [[1] * 6]),  # and left only where it is full
+    ],
+)
+def test_a_chain_is_cut_where_a_share_is_full(memory, costs, resident, rows):
+    problem = problem_of([costs] * 6, CHAIN, 0, sized_cluster(memory), resident)
+    assert topological_fill(problem).tolist() == rows
 
 
 def test_what_outputs_hold_counts_too():
@@ -184,11 +160,6 @@ def test_granularity_goes_from_one_block_to_single_units():
     assert (changes == 0).any() and (changes >= units // 2).any()
     used = {frozenset(row.tolist()) for row in draws}
     assert {frozenset({d}) for d in range(4)} <= used and frozenset(range(4)) in used
-
-
-def test_one_unit():
-    draws = RandomBlocks(problem_of([1], []), seed=0).draw(30)
-    assert draws.shape == (30, 1) and set(draws[:, 0].tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("devices", [2, 3, 4])

@@ -1,12 +1,11 @@
 """Graphs of papers, and how long a rule believes that they take."""
 
-import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import problem_of, small_cluster
+from tests.tf_placer.problem.small_problems import altered, problem_of, small_cluster
 from tf_placer.base.method_spec import NoSettings
 from tf_placer.planners.list_schedule import Schedule
 from tf_placer.problem.problem import Problem
@@ -39,13 +38,12 @@ def peft_graph() -> Problem:
 
 
 def _problem(compute_ns: list[tuple[int, ...]], edge_ns: list[int]) -> Problem:
-    cluster = small_cluster(3)
-    links = tuple(dataclasses.replace(link, latency_ns=0) for link in cluster.links)
+
     return problem_of(
         TIMES * np.array(compute_ns),
         np.array(_EDGES) - 1,
         TIMES * np.array(edge_ns),
-        cluster=dataclasses.replace(cluster, links=links),
+        cluster=altered(small_cluster(3), links={"latency_ns": 0}),
     )
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.tf_placer.problem.small_problems import branches_problem
+from tests.tf_placer.problem.small_problems import altered, branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine, live
 from tf_placer import workloads
 from tf_placer.calibration.build_problem import build_problem
@@ -24,11 +24,7 @@ from tf_placer.workers.local_workers import WorkerError
 
 @pytest.fixture(scope="module")
 def problem():
-    problem = branches_problem(4, 6)
-    links = tuple(
-        dataclasses.replace(link, latency_ns=20, send_ns=10, receive_ns=10) for link in problem.cluster.links
-    )
-    return dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, links=links))
+    return altered(branches_problem(4, 6), links={"latency_ns": 20, "send_ns": 10, "receive_ns": 10})
 
 
 def is_single(row):

@@ -20,10 +20,8 @@ class Work:
         self.now_s = 100.0
         self.durations = Durations(tmp_path / "durations.json")
         self.stream = io.StringIO()
-        console = rich.console.Console(
-            file=self.stream, force_terminal=terminal, width=120, color_system=None
-        )
-        self.log = Log(console, budget_s, self.durations, lambda: self.now_s, **more)
+        screen = rich.console.Console(file=self.stream, force_terminal=terminal, width=120, color_system=None)
+        self.log = Log(screen, budget_s, self.durations, lambda: self.now_s, **more)
         self.given_s = {}
         self.seen = {}
 
@@ -142,10 +140,8 @@ def test_what_can_be_cut_leaves_the_searches_something(tmp_path):
     reading = work.stage("reading", 9.0, kept=False)
     measuring = work.stage("measuring", 40.0, took_s=15.0, is_cut=True, kept=False)
     racing = work.stage("racing", 10.0, took_s=5.0, is_cut=True, kept=False)
-    searching, writing = (
-        work.stage("searching", share=1.0, kept=False),
-        work.stage("writing", 1.0, kept=False),
-    )
+    searching = work.stage("searching", share=1.0, kept=False)
+    writing = work.stage("writing", 1.0, kept=False)
     told = work.run(reading, searching, measuring, racing, writing)
     assert work.given_s["searching"] == [pytest.approx(0.2 * 20.0)]
     assert told.startswith(

@@ -99,9 +99,7 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, use):
     rows, raced = measured(rounds=7, confidence=0.9)
     assert machine.raced_with == (7, 0.9) and machine.is_closed and (raced is None) == fails
     first, second, third, *behind = rows
-    assert [one.measured_s for one in (first, second, third)] == [0.5, None, 0.5], (
-        "what each takes alone stays"
-    )
+    assert [one.measured_s for one in (first, second, third)] == [0.5, None, 0.5], "times alone stay"
     assert [one.raced_s for one in (first, second, third)] == ([None] * 3 if fails else [1.0, None, 2.0])
     assert [(one.name, one.raced_s, one.measured_s) for one in behind] == [("as it is", 3.0, None)] * (
         not fails

@@ -12,12 +12,7 @@ import tf_placer
 from tests.tf1_programs import program
 from tests.tf_placer.evaluation import random_problems
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.problem.small_problems import (
-    problem_of,
-    random_problem,
-    small_cluster,
-    without_overheads,
-)
+from tests.tf_placer.problem.small_problems import problem_of, small_cluster, without_overheads
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
@@ -157,32 +152,47 @@ def test_together_they_are_the_peak_of_a_chain_on_one_device(seed, is_shared):
     assert problem.held_bytes().sum() == peak
 
 
-def test_a_random_problem_holds_no_more_than_all_its_outputs():
-    problem = random_problem(np.random.default_rng(0), 15, 3)
-    held = problem.held_bytes()
-    assert (held >= 0).all() and 0 < held.sum() <= problem.tensor_bytes.sum()
-
-
 GPU = "/job:localhost/replica:0/task:0/device:GPU:"
 
 
-def test_a_unit_larger_than_every_device_is_named_with_what_is_missing():
-    problem = problem_of(
-        [1] * 3, [], cluster=sized_cluster([10, 25]), resident_bytes=[5, 40, 30], names=["a", "b", "c"]
-    )
-    assert shortage(problem) == (
-        f"the unit of op 'b' (1 op) fits on no device: 40 bytes stay there, and {GPU}1 with 25 bytes is 15 bytes short"
-    )
+ANYWHERE, FIRST = [True] * 3, [True, False, False]
 
 
-def test_a_device_that_is_large_enough_but_has_no_kernel_does_not_count():
-    allowed = np.array([[True, False], [True, True]])
+@pytest.mark.parametrize(
+    ("memory", "resident", "allowed", "line"),
+    [
+        pytest.param(
+            [10, 25], [5, 40, 30], [ANYWHERE] * 3,
+            f"the unit of op 'b' (1 op) fits on no device: 40 bytes stay there, and {GPU}1 with 25 bytes is 15 bytes "
+            "short",
+            id="a unit larger than every device",
+        ),
+        pytest.param(
+            [10, 99], [15, 1], [FIRST, ANYWHERE],
+            "the unit of op 'a' (1 op) fits on no device: 15 bytes stay there, and "
+            f"{GPU}0 with 10 bytes is 5 bytes short",
+            id="a device that is large enough has no kernel",
+        ),
+        pytest.param(
+            [20, 25], [10, 9, 10, 10, 11], [ANYWHERE] * 5,
+            f"50 bytes stay with units and {GPU}0, {GPU}1 have together 45: 5 bytes short; most is with the variables "
+            "in the unit of op 'e' (11), the unit of op 'a' (10), the unit of op 'c' (10)",
+            id="all devices together",
+        ),
+        pytest.param(
+            [15, 99, 99], [10, 10, 50], [FIRST, FIRST, ANYWHERE],
+            f"20 bytes stay with units that run nowhere else and {GPU}0 has 15: 5 bytes short; most is with the "
+            "variables in the unit of op 'a' (10), the unit of op 'b' (10)",
+            id="units that run on some devices only",
+        ),
+    ],
+)  # fmt: skip
+def test_what_can_fit_nowhere_is_named_with_what_is_missing(memory, resident, allowed, line):
     problem = problem_of(
-        [1] * 2, [], cluster=sized_cluster([10, 99]), resident_bytes=[15, 1], allowed=allowed,
-        names=["a", "b"],
+        [1] * len(resident), [], cluster=sized_cluster(memory), resident_bytes=resident,
+        allowed=np.array(allowed)[:, : len(memory)], names=list("abcde")[: len(resident)],
     )  # fmt: skip
-    told = f"op 'a' (1 op) fits on no device: 15 bytes stay there, and {GPU}0 with 10 bytes is 5"
-    assert told in shortage(problem)
+    assert shortage(problem) == line
 
 
 def test_what_an_op_reads_and_writes_is_there_while_it_runs():
@@ -194,26 +204,6 @@ def test_what_an_op_reads_and_writes_is_there_while_it_runs():
     assert told.endswith("with 60 bytes is 1 bytes short")
     assert (SimulatedEvaluator(problem).evaluate(np.array([[0, 1, 0], [0, 0, 0]])).status == 1).all()
     assert shortage(problem_of(*ops, output_bytes=10)) is None
-
-
-def test_more_than_all_devices_have_together():
-    problem = problem_of(
-        [1] * 5, [], cluster=sized_cluster([20, 25]), resident_bytes=[10, 9, 10, 10, 11], names=list("abcde")
-    )
-    assert shortage(problem) == (
-        f"50 bytes stay with units and {GPU}0, {GPU}1 have together 45: 5 bytes short; "
-        "most is with the variables in the unit of op 'e' (11), the unit of op 'a' (10), the unit of op 'c' (10)"
-    )
-
-
-def test_units_that_run_on_some_devices_only_against_those():
-    allowed = np.array([[True, False, False], [True, False, False], [True, True, True]])
-    problem = problem_of(
-        [1] * 3, [], cluster=sized_cluster([15, 99, 99]), resident_bytes=[10, 10, 50], allowed=allowed,
-        names=["a", "b", "c"],
-    )  # fmt: skip
-    told = f"20 bytes stay with units that run nowhere else and {GPU}0 has 15: 5 bytes short"
-    assert told in shortage(problem)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.tf_placer.planners.full_devices import sized_cluster
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import altered, problem_of, random_problem, small_cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.bounds import LowerBounds, lower_bounds, possible_devices
 from tf_placer.problem.problem import Problem
@@ -76,9 +76,7 @@ def test_ops_of_one_unit_are_on_one_device():
 
 def test_a_unit_is_not_where_it_has_no_room():
     # Ten times as fast on device 0, of 100 bytes; 60 stay with unit 0 and 70 with unit 1, which device 1 cannot hold.
-    problem = problem_of(
-        [[10, 100], [20, 200]], [], cluster=sized_cluster([100, 65]), resident_bytes=np.array([60, 70])
-    )
+    problem = problem_of([[10, 100], [20, 200]], [], 0, sized_cluster([100, 65]), [60, 70])
     # Unit 1 can only be on device 0; beside it 30 bytes are left: unit 0 must go to device 1.
     assert possible_devices(problem).tolist() == [[False, True], [True, False]]
     bounds = lower_bounds(problem)
@@ -113,17 +111,13 @@ def test_work_between_has_what_comes_before_and_after():
 
 
 def test_who_takes_part_pays_for_it():
-    cluster = small_cluster()
-    devices = tuple(dataclasses.replace(device, join_ns=7 + d) for d, device in enumerate(cluster.devices))
-    problem = problem_of([20, 0], [(0, 1)], cluster=dataclasses.replace(cluster, devices=devices))
+    problem = altered(problem_of([20, 0], [(0, 1)]), {"join_ns": [7, 8]})
     assert lower_bounds(problem).path_with_transfers_ns == 20 + 7
 
 
 def test_hosts_have_to_dispatch_all_ops():
     # Four ops of 20 ns on two devices, 50 ns to dispatch each.
-    cluster = small_cluster()
-    devices = tuple(dataclasses.replace(device, dispatch_ns=50) for device in cluster.devices)
-    bounds = lower_bounds(problem_of([20] * 4, [], cluster=dataclasses.replace(cluster, devices=devices)))
+    bounds = lower_bounds(altered(problem_of([20] * 4, []), {"dispatch_ns": 50}))
     assert 99 <= bounds.work_in_memory_ns <= 100
     assert 39 <= bounds.total_work_ns <= 40
 
@@ -150,30 +144,19 @@ def hard_problem(generator: np.random.Generator) -> Problem:
     resident = generator.integers(0, 1000, units)
     held_bytes = resident.sum() + problem.tensor_bytes.sum() * generator.choice([0, 1])
     memory = int(held_bytes * generator.choice([0.5, 0.8, 9]))
-    cluster = problem.cluster
     dispatch_ns = int(generator.choice([0, 0, 0, 30, 300]))
-    cluster = dataclasses.replace(
-        cluster,
-        devices=tuple(
-            dataclasses.replace(
-                device, memory_bytes=max(memory + int(generator.integers(0, 500)), 1),
-                join_ns=int(generator.integers(0, 2) * generator.integers(0, 300)),
-                newest_first=bool(generator.integers(0, 2)), dispatch_ns=dispatch_ns * int(generator.integers(0, 2)),
-            )
-            for device in cluster.devices
-        ),
-        links=tuple(
-            dataclasses.replace(
-                link, channel=str(generator.integers(0, 3)), bytes_per_s=float(generator.integers(1, 5) * 3e8),
-                send_ns=int(generator.integers(0, 2) * 20), receive_ps_per_byte=int(generator.integers(0, 2) * 333),
-                tensor_ns=int(generator.integers(0, 2) * 40),
-            )
-            for link in cluster.links
-        ),
-    )  # fmt: skip
+    below = lambda most: int(generator.integers(0, most))  # noqa: E731
+    devices = {
+        "memory_bytes": lambda _: max(memory + below(500), 1), "join_ns": lambda _: below(2) * below(300),
+        "newest_first": lambda _: bool(below(2)), "dispatch_ns": lambda _: dispatch_ns * below(2),
+    }  # fmt: skip
+    links = {
+        "channel": lambda _: str(below(3)), "bytes_per_s": lambda _: (1 + below(4)) * 3e8,
+        "send_ns": lambda _: below(2) * 20, "receive_ps_per_byte": lambda _: below(2) * 333,
+        "tensor_ns": lambda _: below(2) * 40,
+    }  # fmt: skip
     return dataclasses.replace(
-        problem,
-        cluster=cluster,
+        altered(problem, devices, links),
         unit_of_op=unit_of_op[generator.permutation(ops)].astype(np.int32),
         resident_bytes=resident,
         allowed=allowed,

@@ -259,11 +259,6 @@ def test_a_part_of_a_plan_leaves_out_what_is_not_there():
     assert plan.device_of_op(problem) == {3: 1, 4: 1}
 
 
-def test_no_scopes_are_one_line():
-    problem = problem_of([1, 1], [(0, 1)], names=["x", "y"])
-    assert written(problem, [1, 1])["layers"] == {NO_LAYER: GPU[1]}
-
-
 def test_schedules_stay():
     problem = a_problem()
     placement = Placement(problem, np.zeros(6, np.int32), np.arange(6), np.zeros(6, np.int32))
@@ -298,9 +293,7 @@ ROW_NAMES = ["a/x/1", "a/x/2", "a/y/1", "b/1", "b/2", "alone"]
 
 def rows_of(row, most=30, **more):
     chain = [(op, op + 1) for op in range(4)]
-    problem = problem_of(
-        [1, 2, 4, 8, 16, 0], chain, 10, names=ROW_NAMES, resident_bytes=[1, 2, 4, 8, 16, 32], **more
-    )
+    problem = problem_of([1, 2, 4, 8, 16, 0], chain, 10, None, [1, 2, 4, 8, 16, 32], names=ROW_NAMES, **more)
     return problem, layer_rows(problem, layers_of(problem), np.array(row, np.int32), most)
 
 
@@ -419,29 +412,26 @@ def test_several_variables_of_one_name_are_of_the_layers_that_read_them():
     }
 
 
-def test_a_layer_that_is_called_twice_is_one():
-    layers = [("f",), ("f", "dense_1"), ("f", "dense_3")]
-    names = layer_names(layers, {("f", "dense_1"): ("dense",), ("f", "dense_3"): ("dense",)})
-    assert names[layers[1]] == names[layers[2]] == ("f", "dense")
+def paths(text: str) -> list[tuple[str, ...]]:
+    return [tuple(path.split("/")) for path in text.split()]
 
 
-def test_layers_of_a_program_that_nothing_counted_keep_their_names():
-    layers = [("block_1",), ("block_2",), ("block_1", "dense_1")]
-    names = layer_names(layers, {("block_1", "dense_1"): ("block_1", "dense_1")})
-    assert names == {(): ()} | {layer: layer for layer in layers}
-
-
-def test_siblings_that_would_be_called_the_same_keep_their_names():
-    layers = [("f",), ("f", "dense_1"), ("f", "einsum"), ("f", "einsum_1"), ("f", "add_1")]
-    names = layer_names(layers, {("f", "dense_1"): ("dense",)})
-    assert [names[layer][-1] for layer in layers] == ["f", "dense", "einsum", "einsum_1", "add"]
-
-
-def test_scopes_around_a_counted_layer_keep_the_name_that_its_variables_say():
-    names = layer_names(
-        [("tower_1",), ("tower_1", "dense_1")], {("tower_1", "dense_1"): ("tower_1", "dense")}
+@pytest.mark.parametrize(
+    ("layers", "variables", "names"),
+    [
+        # A layer that is called twice is one; what nothing counted and siblings that would be equal keep their names.
+        ("f f/dense_1 f/dense_3", "f/dense_1=dense f/dense_3=dense", "f f/dense f/dense"),
+        ("block_1 block_2 block_1/d_1", "block_1/d_1=block_1/d_1", "block_1 block_2 block_1/d_1"),
+        ("f f/dense_1 f/einsum f/einsum_1 f/add_1", "f/dense_1=dense", "f f/dense f/einsum f/einsum_1 f/add"),
+        # Scopes around a counted layer keep the name that its variables say.
+        ("tower_1 tower_1/dense_1", "tower_1/dense_1=tower_1/dense", "tower_1 tower_1/dense"),
+    ],
+)
+def test_layers_are_called_as_the_scopes_of_their_variables(layers, variables, names):
+    named_by = dict(paths(line.replace("=", " ")) for line in variables.split())
+    assert layer_names(paths(layers), named_by) == {(): ()} | dict(
+        zip(paths(layers), paths(names), strict=True)
     )
-    assert names[("tower_1", "dense_1")] == ("tower_1", "dense")
 
 
 A, B, NONE = ("a",), ("b",), ()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.refused import refused
-from tests.tf_placer.problem.small_problems import problem_of, random_problem, small_cluster
+from tests.tf_placer.problem.small_problems import altered, problem_of, random_problem, small_cluster
 from tf_placer.base.files import array_file_bytes, read_array_file
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import Link
@@ -189,16 +189,13 @@ KIND = "a tf_placer problem"
 
 def full_of_everything() -> Problem:
     """A problem with a value in every field, on a cluster that is live, slow one way, and has a name to be quoted."""
-    cluster = Cluster.preset("p100x2")
-    links = tuple(
-        dataclasses.replace(link, bytes_per_s=1e9 / 3, send_ns=7, receive_ps_per_byte=11)
-        for link in cluster.links
-    )
+    links = {"bytes_per_s": 1e9 / 3, "send_ns": 7, "receive_ps_per_byte": 11}
+    cluster = altered(Cluster.preset("p100x2"), links=links)
     problem = random_problem(np.random.default_rng(0), 12, 3)
     return dataclasses.replace(
         problem,
         name='böx "1"',
-        cluster=dataclasses.replace(cluster, links=links[::-1], kind="local"),
+        cluster=dataclasses.replace(cluster, links=cluster.links[::-1], kind="local"),
         priority=np.arange(12),
         op_types=("MatMul",) * 12,
         output_shapes=(((2, 3), ()), *((),) * 11),
@@ -266,22 +263,6 @@ def test_what_is_unknown_is_in_no_file_and_no_digest(tmp_path, field, unknown, k
     assert getattr(again, field).tolist() == unknown and again.digest() == problem.digest()
     other = dataclasses.replace(problem, **{field: np.array(known)})
     assert (other.digest() != problem.digest()) == is_in_digest
-
-
-def test_saving_again_replaces(tmp_path):
-    first, second = problem_of([1], []), problem_of([2], [])
-    first.save(tmp_path / "problem")
-    second.save(tmp_path / "problem")
-    assert Problem.load(tmp_path / "problem").digest() == second.digest() != first.digest()
-
-
-def test_a_folder_or_a_place_that_is_not_there(tmp_path):
-    problem = problem_of([1], [])
-    for path in (tmp_path, tmp_path / "none" / "problem"):
-        with refused(r"path is .*; give a file in a folder that is there"):
-            problem.save(path)
-    with refused(r"cannot read .*none \(No such file or directory\); give what Problem.save"):
-        Problem.load(tmp_path / "none")
 
 
 @pytest.fixture

@@ -129,9 +129,7 @@ def test_an_update_of_rows_takes_as_long_as_the_rows():
 
 def test_a_temporary_variable_is_there_for_the_step():
     def build() -> list[tf.Tensor]:
-        buffer = tf.raw_ops.TemporaryVariable(
-            shape=[1000], dtype=tf.float32, var_name="buffer", name="buffer"
-        )
+        buffer = tf.raw_ops.TemporaryVariable(shape=[1000], dtype=tf.float32, var_name="buffer")
         filled = tf.raw_ops.Assign(ref=buffer, value=v1.placeholder(tf.float32, [1000], name="x"))
         added = tf.raw_ops.AssignAdd(ref=filled, value=tf.ones([1000]))
         return [tf.raw_ops.DestroyTemporaryVariable(ref=added, var_name="buffer", name="result")]

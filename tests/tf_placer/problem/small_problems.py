@@ -22,11 +22,41 @@ def small_cluster(num_devices: int = 2, memory_bytes: int = 10**12, streams: int
     return Cluster(f"toy{num_devices}", devices, links)
 
 
+def altered(where, devices=None, links=None):
+    """A cluster, or a problem on one, whose devices and links have other fields.
+
+    Args:
+      where: the cluster or problem.
+      devices, links: by field a value for all, a list of one for each, or a function of what is there.
+    """
+    if isinstance(where, Problem):
+        return dataclasses.replace(where, cluster=altered(where.cluster, devices, links))
+
+    def value(part, index, name, new):
+        return new(getattr(part, name)) if callable(new) else new[index] if isinstance(new, list) else new
+
+    def parts(olds, fields):
+        changes = [{name: value(old, i, name, fields[name]) for name in fields} for i, old in enumerate(olds)]
+        return tuple(dataclasses.replace(old, **change) for old, change in zip(olds, changes, strict=True))
+
+    return dataclasses.replace(
+        where, devices=parts(where.devices, devices or {}), links=parts(where.links, links or {})
+    )
+
+
+def with_slower_links(where, factor):
+    """As ``altered``: all links take ``factor`` times as long."""
+    return altered(where, links={"latency_ns": lambda ns: ns * factor, "bytes_per_s": lambda b: b / factor})
+
+
+def cluster_of(*types: str) -> Cluster:
+    """A small cluster of GPUs and CPUs."""
+    return altered(small_cluster(len(types)), {"type": list(types)})
+
+
 def without_overheads(cluster: Cluster) -> Cluster:
     """The cluster where hosts feed kernels and hand over tensors in no time: steps are of ops and wires alone."""
-    devices = tuple(dataclasses.replace(device, dispatch_ns=0) for device in cluster.devices)
-    links = tuple(dataclasses.replace(link, tensor_ns=0) for link in cluster.links)
-    return dataclasses.replace(cluster, devices=devices, links=links)
+    return altered(cluster, {"dispatch_ns": 0}, {"tensor_ns": 0})
 
 
 def problem_of(

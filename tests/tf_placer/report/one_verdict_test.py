@@ -34,23 +34,25 @@ APART, TOGETHER = Placement(PROBLEM, [0, 1, 0]), Placement(PROBLEM, [1, 1, 1])
 MS = 1e-3
 
 
-def row(name: str, simulated_s: float | None, placement: Placement | None = APART, **more: Any) -> Timed:
+def row(name: str, simulated_ms: float, placement: Placement = APART, **more: Any) -> Timed:
     """A row of a search of this problem, said to take so long."""
     found = search(PROBLEM, "random", budget_evaluations=8)
-    if placement is None:
-        return Timed(name, **more)
-    given = dataclasses.replace(found, placement=placement, runtime_s=simulated_s or 1.0, found_by=name)
+    given = dataclasses.replace(found, placement=placement, runtime_s=simulated_ms * MS, found_by=name)
     return Timed.of_search(name, given, **more)
+
+
+def single(simulated_ms: float) -> Timed:
+    return row(SINGLE, simulated_ms, TOGETHER)
 
 
 def raced(*rows: tuple[Timed, float], as_it_is: float | None, sway: float = 0.0) -> list[Timed]:
     """Rows after a race in which each takes so long; with some sway none is clearly ahead."""
     turns = 1 + sway * np.where(np.arange(20) % 2, 1, -1)
-    samples = [(seconds * (turns if i % 2 else 1 / turns)).tolist() for i, (_, seconds) in enumerate(rows)]
-    timed = [dataclasses.replace(one, measured_s=0.9 * seconds) for one, seconds in rows]
+    samples = [(ms * MS * (turns if i % 2 else 1 / turns)).tolist() for i, (_, ms) in enumerate(rows)]
+    timed = [dataclasses.replace(one, measured_s=0.9 * ms * MS) for one, ms in rows]
     if as_it_is is not None:
         timed.append(Timed(AS_IT_IS))
-        samples.append([as_it_is] * 20)
+        samples.append([as_it_is * MS] * 20)
     return with_race(timed, samples)
 
 
@@ -58,144 +60,115 @@ def outcome(written: Timed, *beside: Timed, **more: Any) -> Outcome:
     return Outcome(Form(PROBLEM), written, beside, **more)
 
 
-def live(plan_s, single_s, as_it_is_s, sway=0.0, load=None) -> Outcome:
+def live(plan_ms, single_ms, as_it_is_ms, sway=0.0, load=None) -> Outcome:
     """A live search that decided as it does: a plan that is clearly faster than a single device, or that."""
-    plan, single, *behind = raced(
-        (row("auto", 9 * MS), plan_s),
-        (row(SINGLE, 8 * MS, TOGETHER), single_s),
-        as_it_is=as_it_is_s,
-        sway=sway,
-    )
-    is_ahead = plan_s < single_s and not sway
-    written, other = (plan, single) if is_ahead else (single, plan)
+    rows = (row("auto", 9), plan_ms), (single(8), single_ms)
+    plan, alone, *behind = raced(*rows, as_it_is=as_it_is_ms, sway=sway)
+    is_ahead = plan_ms < single_ms and not sway
+    written, other = (plan, alone) if is_ahead else (alone, plan)
     notes = {Note.WHY: "turn by turn", Note.DECIDED: written.name, Note.LOAD: load}
     return outcome(written, other, *behind, asked="auto", notes=notes)
 
 
-def described(plan_s: float, single_s: float) -> Outcome:
-    return outcome(row("auto", plan_s), row(SINGLE, single_s, TOGETHER))
+def described(plan_ms: float, single_ms: float) -> Outcome:
+    return outcome(row("auto", plan_ms), single(single_ms))
 
 
 def memory_objective() -> Outcome:
     least = search(PROBLEM, "random", budget_evaluations=8, objective="memory", slow_down=0.5)
-    return outcome(Timed.of_search("random", least), row(SINGLE, 8 * MS, TOGETHER))
+    return outcome(Timed.of_search("random", least), single(8))
 
 
 def fused() -> Outcome:
-    plan, plain, single, *behind = raced(
-        (row(FUSED, 5 * MS, dataclasses.replace(APART, cluster_of_op=[0, -1, 0])), 4 * MS),
-        (row("auto", 6 * MS), 5 * MS),
-        (row(SINGLE, 8 * MS, TOGETHER), 8 * MS),
-        as_it_is=9 * MS,
-    )
+    clustered = dataclasses.replace(APART, cluster_of_op=[0, -1, 0])
+    rows = (row(FUSED, 5, clustered), 4), (row("auto", 6), 5), (single(8), 8)
+    plan, *behind = raced(*rows, as_it_is=9)
     notes = {Note.WHY: "w", Note.DECIDED: FUSED, Note.FUSED: "2 ops are fused."}
-    return outcome(plan, plain, single, *behind, asked="auto", notes=notes)
+    return outcome(plan, *behind, asked="auto", notes=notes)
 
 
 def race_that_failed() -> Outcome:
-    rows = [
-        dataclasses.replace(row("auto", 6 * MS), measured_s=7 * MS, message="the race failed"),
-        dataclasses.replace(row(SINGLE, 8 * MS, TOGETHER), measured_s=7.1 * MS),
-    ]
-    return outcome(*rows)
+    plan = dataclasses.replace(row("auto", 6), measured_s=7e-3, message="the race failed")
+    return outcome(plan, dataclasses.replace(single(8), measured_s=7.1e-3))
 
 
 def split_written() -> Outcome:
-    return outcome(
-        row(SPLIT, 4 * MS),
-        row("auto", 6 * MS),
-        row(DATA_PARALLEL, 5 * MS),
-        row(SINGLE, 8 * MS, TOGETHER),
-        asked="auto",
-    )
+    return outcome(row(SPLIT, 4), row("auto", 6), row(DATA_PARALLEL, 5), single(8), asked="auto")
 
 
 def does_not_fit() -> Outcome:
-    single = Timed(SINGLE, status=Status.OUT_OF_MEMORY, message="too large")
-    return outcome(row("auto", 6 * MS), single, row("heft", 7 * MS))
+    too_large = Timed(SINGLE, status=Status.OUT_OF_MEMORY, message="too large")
+    return outcome(row("auto", 6), too_large, row("heft", 7))
 
 
 def compared() -> Outcome:
-    return outcome(*raced((row("heft", 5 * MS), 5 * MS), (row("hdp", 4 * MS), 6 * MS), as_it_is=4 * MS))
+    return outcome(*raced((row("heft", 5), 5), (row("hdp", 4), 6), as_it_is=4))
 
 
 # Kind -> the outcome, whether it gains, and words of its headline.
 KINDS: dict[str, tuple[Callable[[], Outcome], bool, str]] = {
-    "described gain": (lambda: described(6 * MS, 8 * MS), True, "simulator, 25.0% less time than a single"),
+    "described gain": (lambda: described(6, 8), True, "simulator, 25.0% less time than a single"),
     "described gain too small": (
-        lambda: described(7.98 * MS, 8 * MS),
+        lambda: described(7.98, 8),
         False,
         "No gain: use one device .8.00 ms in the simulator.*0.2% less time, which is not worth a plan",
     ),
     "described loss": (
-        lambda: outcome(row("auto", 9 * MS), row(SINGLE, 8 * MS, TOGETHER)),
+        lambda: outcome(row("auto", 9), single(8)),
         False,
         "No gain: use one device.*12.5% more time",
     ),
     "single written": (
-        lambda: outcome(row(SINGLE, 8 * MS, TOGETHER), row("auto", 9 * MS), asked="auto"),
+        lambda: outcome(single(8), row("auto", 9), asked="auto"),
         False,
         "No gain: use one device. It takes 8.00 ms",
     ),
     "single written, split would gain": (
-        lambda: outcome(
-            row(SINGLE, 8 * MS, TOGETHER),
-            row("auto", 9 * MS),
-            row(DATA_PARALLEL, 5 * MS, is_candidate=False),
-            asked="auto",
-        ),
+        lambda: outcome(single(8), row("auto", 9), row(DATA_PARALLEL, 5, is_candidate=False), asked="auto"),
         False,
         "No gain: use one device or split the batch",
     ),
     "one device does not hold it": (does_not_fit, False, "No single device was timed; auto"),
     "parts win": (split_written, True, "Split and placed takes .* 50.0% less time than a single device"),
-    "live gain": (lambda: live(4 * MS, 8 * MS, 9 * MS), True, "turn on the runtime, 50.0% less time than a"),
-    "live gain, as it is second": (lambda: live(4 * MS, 8 * MS, 5 * MS), True, "20.0% .* program as it is"),
+    "live gain": (lambda: live(4, 8, 9), True, "turn on the runtime, 50.0% less time than a"),
+    "live gain, as it is second": (lambda: live(4, 8, 5), True, "20.0% .* program as it is"),
     "as it is fastest": (
-        lambda: live(4 * MS, 8 * MS, 3 * MS),
+        lambda: live(4, 8, 3),
         False,
         "No gain: leave the program as it is .3.00 ms.*.auto. takes 4.00 ms: 33.3% more time",
     ),
     "live within noise": (
-        lambda: live(8 * MS, 8.1 * MS, 20 * MS, sway=0.05),
+        lambda: live(8, 8.1, 20, sway=0.05),
         True,
         "Use one device. The single device takes .* 59.*% less time than the program as it is",
     ),
-    "live single fastest": (lambda: live(9 * MS, 8 * MS, 9.5 * MS), True, "Use one device. .* 15.8%"),
-    "live single behind as it is": (lambda: live(9 * MS, 8 * MS, 2 * MS), False, "program as it is .2.00 ms"),
-    "as it is does not run": (lambda: live(4 * MS, 8 * MS, None), True, "50.0% less time than a single"),
-    "busy machine": (lambda: live(4 * MS, 8 * MS, 9 * MS, load=0.45), True, "50.0% less time"),
-    "below the bound, raced": (lambda: live(100e-9, 8 * MS, 9 * MS), True, "100.0% less time|less time"),
+    "live single fastest": (lambda: live(9, 8, 9.5), True, "Use one device. .* 15.8%"),
+    "live single behind as it is": (lambda: live(9, 8, 2), False, "program as it is .2.00 ms"),
+    "as it is does not run": (lambda: live(4, 8, None), True, "50.0% less time than a single"),
+    "busy machine": (lambda: live(4, 8, 9, load=0.45), True, "50.0% less time"),
+    "below the bound, raced": (lambda: live(1e-4, 8, 9), True, "100.0% less time|less time"),
     "below the bound, simulated": (
-        lambda: outcome(row(SINGLE, 8 * MS, TOGETHER), row("auto", 100e-9), asked="auto"),
+        lambda: outcome(single(8), row("auto", 1e-4), asked="auto"),
         False,
         "No gain: use one device",
     ),
     "fused": (fused, True, "50.0% less time than a single device"),
     "least memory": (memory_objective, True, "Smallest peak"),
-    "by layer": (lambda: in_layers(described(6 * MS, 8 * MS), 0), True, "Plan of whole layers takes"),
+    "by layer": (lambda: in_layers(described(6, 8), 0), True, "Plan of whole layers takes"),
     "race failed": (race_that_failed, False, "No gain: use one device"),
     "compared": (compared, False, "No gain: leave the program as it is .4.00 ms"),
     "method's own plan asked for": (
-        lambda: outcome(row("hdp", 7 * MS), row("auto", 6 * MS), row(SINGLE, 8 * MS, TOGETHER)),
+        lambda: outcome(row("hdp", 7), row("auto", 6), single(8)),
         True,
         "Hdp takes .* 12.5% less time",
     ),
     "a plan given": (
-        lambda: outcome(row(GIVEN, 8 * MS, TOGETHER), row(SINGLE, 8 * MS, TOGETHER)),
+        lambda: outcome(row(GIVEN, 8, TOGETHER), single(8)),
         False,
         "No gain: use one device.*.the plan given. takes 8.00 ms: no less time",
     ),
-    "called": (
-        lambda: live(4 * MS, 8 * MS, 9 * MS).tried(True, 3 * MS, 4 * MS),
-        True,
-        "25.0% less time than the program as",
-    ),
-    "called, no gain": (
-        lambda: live(4 * MS, 8 * MS, 9 * MS).tried(False, 5 * MS, 4 * MS),
-        False,
-        "No gain: leave",
-    ),
+    "called": (lambda: live(4, 8, 9).tried(True, 3e-3, 4e-3), True, "25.0% less time than the program as"),
+    "called, no gain": (lambda: live(4, 8, 9).tried(False, 5e-3, 4e-3), False, "No gain: leave"),
 }
 
 
@@ -209,13 +182,13 @@ def test_all_that_is_said_and_written_agrees(kind, tmp_path):
 
 @pytest.mark.parametrize(("load", "is_told"), [(None, False), (0.02, False), (0.45, True)])
 def test_a_busy_machine_is_told_and_kept(load, is_told, tmp_path):
-    found = live(4 * MS, 8 * MS, 9 * MS, load=load)
+    found = live(4, 8, 9, load=load)
     assert check_says_one_thing(found, tmp_path)["load"] == load
     assert ("The machine was busy: other processes took 45.0% of its CPUs" in verdict(found)) == is_told
 
 
 def test_a_row_below_its_bound_is_a_finding():
-    quick = live(100e-9, 8 * MS, 9 * MS)
+    quick = live(1e-4, 8, 9)
     assert "A finding: auto takes" in verdict(quick)
     assert "costs are taken for at least 200% too high" in verdict(quick)
     fault = KINDS["below the bound, simulated"][0]()
@@ -224,7 +197,7 @@ def test_a_row_below_its_bound_is_a_finding():
 
 
 def test_as_it_is_is_recommended_where_no_plan_is_clearly_faster():
-    assert live(4 * MS, 8 * MS, 3 * MS).recommended.name == AS_IT_IS
-    assert live(4 * MS, 8 * MS, 5 * MS).recommended.name == "auto"
+    assert live(4, 8, 3).recommended.name == AS_IT_IS
+    assert live(4, 8, 5).recommended.name == "auto"
     assert compared().recommended.name == AS_IT_IS
-    assert live(9 * MS, 8 * MS, 20 * MS).recommended.name == SINGLE
+    assert live(9, 8, 20).recommended.name == SINGLE

@@ -272,6 +272,4 @@ def test_text_and_page_tell_the_same_bound_and_the_verdict_first(placement, make
     text = plan_report("step", fitted, is_used)
     assert f"no plan can be faster than {shown} in the simulator" in text
     assert text.splitlines()[0] == f"step is {use_of_plan(fitted, is_used)}"
-    assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.form.lower_bound_s), (
-        "or it proves nothing"
-    )
+    assert lower_bounds(placement.problem).best_s != pytest.approx(fitted.form.lower_bound_s), "no proof"

@@ -124,9 +124,7 @@ def test_a_baseline_that_wins_is_named_and_so_is_the_plan_that_is_written(report
         "No gain: use one device. It takes 1000 ms in the simulator; no plan here takes less.\n"
         "The method asked for, hdp, takes 1250 ms in the simulator (--write=method writes its plan)."
     )
-    assert summary(single)["baselines"]["single"] == 1.0, (
-        "programs read it wherever another method was asked for"
-    )
+    assert summary(single)["baselines"]["single"] == 1.0, "programs read it"
 
 
 def test_a_slower_method_beside_a_plan_that_gains_is_not_told_to_leave_the_program(report):

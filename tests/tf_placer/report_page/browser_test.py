@@ -287,9 +287,7 @@ def test_the_critical_path_crosses_no_label(opened, tmp_path):
         for left, above, wide, high in labels:
             beside = x + width <= left or x >= left + wide
             assert beside or top + height <= above + 1 or top >= above + high - 1, (x, top, height, above)
-    assert any(x < left + wide for x, *_ in links for left, _, wide, _ in labels), (
-        "some are below a label's end"
-    )
+    assert any(x < left + wide for x, *_ in links for left, _, wide, _ in labels), "below a label's end"
 
 
 def test_memory_has_a_scale_that_shows_it(tab, page):

@@ -49,9 +49,8 @@ def events_of(text):
         if event["ph"] == "M":
             if event["name"] in ("process_name", "thread_name"):
                 assert isinstance(event["args"]["name"], str) and event["args"]["name"]
-                named.append(
-                    (event["name"], event["pid"], event["tid"] if event["name"] == "thread_name" else 0)
-                )
+                of_thread = event["name"] == "thread_name"
+                named.append((event["name"], event["pid"], event["tid"] if of_thread else 0))
             else:
                 assert event["name"] in ("process_sort_index", "thread_sort_index")
                 assert type(event["args"]["sort_index"]) is int
@@ -146,9 +145,8 @@ def test_write_timeline(tmp_path):
 
 
 def test_types_are_the_plans_whatever_kernel_ran():
-    problem = dataclasses.replace(
-        problem_of([10, 20], [[0, 1]], names=["a", "loop"]), op_types=("MatMul", "While")
-    )
+    untyped = problem_of([10, 20], [[0, 1]], names=["a", "loop"])
+    problem = dataclasses.replace(untyped, op_types=("MatMul", "While"))
     measured = tf.compat.v1.RunMetadata()
     device = measured.step_stats.dev_stats.add(device="GPU:0")
     kernels = (("a", "_MklMatMul"), ("loop/body/b", "_FusedMatMul"), ("elsewhere", "_SwitchN"))
@@ -230,10 +228,8 @@ def test_lanes_by_hand():
 def test_lanes_of_random_spans():
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        spans = [
-            (int(start), int(start + length))
-            for start, length in zip(rng.integers(0, 20, 30), rng.integers(1, 9, 30), strict=True)
-        ]
+        starts = rng.integers(0, 20, 30)
+        spans = list(zip(starts.tolist(), (starts + rng.integers(1, 9, 30)).tolist(), strict=True))
         lanes = lanes_of(spans)
         open_at = [sum(start <= moment < end for start, end in spans) for moment in range(30)]
         assert max(lanes) + 1 == max(open_at)
@@ -248,10 +244,7 @@ def test_events_of_a_process():
     process.add_counter("memory", "bytes", [(0, 10), (1500, 0)])
     process.add_arrow("a", [(rows[0], 1499), (rows[1], 1600)])
     by_kind = {kind: [e for e in process.events if e["ph"] == kind] for kind in "MXCsf"}
-    assert [e["args"]["name"] for e in by_kind["M"] if e["name"] == "thread_name"] == [
-        "GPU:0 (1)",
-        "GPU:0 (2)",
-    ]
+    assert [*row_names(process.events, 7).values()] == ["GPU:0 (1)", "GPU:0 (2)"]
     assert [(e["ts"], e["dur"], e["tid"]) for e in by_kind["X"]] == [(0, 1.5, rows[0]), (0.5, 0.2, rows[1])]
     assert by_kind["X"][1]["args"] == {"unit": 3}
     assert [(e["ts"], e["args"]) for e in by_kind["C"]] == [(0, {"bytes": 10}), (1.5, {"bytes": 0})]

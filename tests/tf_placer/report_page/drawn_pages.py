@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer.base.quantities import milliseconds
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.problem.bounds import MEANING
@@ -24,16 +25,14 @@ def layered_problem(num_ops: int, seed: int = 0) -> Problem:
     edges = np.unique(np.stack([producer, consumer], axis=1), axis=0).astype(np.int32)
     names = [f"model/layer_{i // 20}/op_{i}" for i in range(num_ops)]
     names[1] = f"model/layer_0/{HOSTILE}"
-    cluster = Cluster.preset("k40x2")
     compute_ns = rng.integers(1_000, 60_000, (num_ops, 1)) * np.array([1, 1, 8])
-    return Problem.from_arrays(
-        compute_ns=compute_ns.astype(np.int64),
-        edges=edges,
-        edge_bytes=rng.integers(1_000, 100_000, len(edges)),
+    return problem_of(
+        compute_ns,
+        edges,
+        rng.integers(1_000, 100_000, len(edges)),
+        Cluster.preset("k40x2"),
         resident_bytes=rng.integers(0, 1_000_000, num_ops),
-        output_bytes=np.full(num_ops, 100_000),
-        allowed=np.ones((num_ops, 3), bool),
-        cluster=cluster,
+        output_bytes=100_000,
         names=names,
         name="layered <b>",
     )
@@ -48,33 +47,18 @@ def page_of(problem: Problem, placement: Placement | None = None) -> Page:
     """A page of a plan, the striped one where none is given, with candidates whose numbers can be told apart."""
     view = draw_step(problem, (placement or striped(problem)).decisions)
     step_s = view.step_ns / 1e9
+    plan = _ROW | {"name": "plan", "simulated_s": step_s, "measured_s": 1.1 * step_s, "peak_bytes": 10**9}
+    plan |= {"spread_s": (1.05 * step_s, 1.2 * step_s), "evaluations": 1234}
+    plan |= {"is_written": True, "about": "What the plan is."}
+    single = _ROW | {"name": "single device", "is_single": True}
+    single |= {"simulated_s": 2 * step_s, "measured_s": 2.1 * step_s}
     section = Section(
         name=problem.name,
         title=f"{problem.name} on k40x2",
         headline="The plan takes 25.0% less time than a single device.",
         notes=(f"A note about {HOSTILE}",),
         figures=(("step, simulated", milliseconds(step_s)),),
-        step_times=(
-            {
-                **_ROW,
-                "name": "plan",
-                "simulated_s": step_s,
-                "measured_s": 1.1 * step_s,
-                "spread_s": (1.05 * step_s, 1.2 * step_s),
-                "evaluations": 1234,
-                "peak_bytes": 10**9,
-                "is_written": True,
-                "about": "What the plan is.",
-            },
-            {
-                **_ROW,
-                "name": "single device",
-                "simulated_s": 2 * step_s,
-                "measured_s": 2.1 * step_s,
-                "is_single": True,
-            },
-            {**_ROW, "name": "none", "note": "OUT_OF_MEMORY"},
-        ),
+        step_times=(plan, single, _ROW | {"name": "none", "note": "OUT_OF_MEMORY"}),
         bounds=tuple(
             {"name": name, "bound_s": bound_s, "is_tightest": i == 0, "about": MEANING[name]}
             for i, (name, bound_s) in enumerate((("total_work", step_s / 2), ("critical_path", step_s / 3)))

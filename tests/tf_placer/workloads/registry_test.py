@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from colocation.tensorflow_internals import FuncGraph
+from tests.refused import refused
 from tf_placer import workloads
 from tf_placer.base import files as store
-from tf_placer.base.arguments import InputError
 from tf_placer.base.files import exclusively
 from tf_placer.graph.item import Item
 from tf_placer.workloads import registry
@@ -133,7 +133,7 @@ def test_images_and_optimizers_are_overrides():
     ],
 )
 def test_bad_names_are_told_with_the_nearest(name, overrides, message):
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         workloads.build(name, **overrides)
 
 
@@ -152,7 +152,7 @@ def test_a_registered_workload_is_built_like_any_other():
     assert "squares" in workloads.names()
     item = workloads.build("squares", batch=3)
     assert (item.name, item.feeds[0].shape) == ("squares", (3,))
-    with pytest.raises(InputError, match="workload 'squares' has no setting 'bacth'; did you mean 'batch'"):
+    with refused("workload 'squares' has no setting 'bacth'; did you mean 'batch'"):
         workloads.build("squares", bacth=3)
     workloads.register("squares", squares)  # a notebook's cell that is run again
 
@@ -169,7 +169,7 @@ def test_a_registered_workload_is_built_like_any_other():
 )
 def test_what_cannot_be_registered_is_told_and_changes_nothing(name, family, message):
     before = workloads.names()
-    with pytest.raises(InputError, match=message):
+    with refused(message):
         workloads.register(name, family)
     assert workloads.names() == before
 
@@ -354,5 +354,5 @@ def test_over_the_limit_what_was_not_used_for_longest_leaves_first(cache, monkey
 
 def test_a_limit_that_is_no_number_is_refused(cache, monkeypatch):
     monkeypatch.setenv("TF_PLACER_WORKLOAD_CACHE_GIB", "five")
-    with pytest.raises(InputError, match="TF_PLACER_WORKLOAD_CACHE_GIB is 'five'; give gibibytes"):
+    with refused("TF_PLACER_WORKLOAD_CACHE_GIB is 'five'; give gibibytes"):
         build()

@@ -26,9 +26,8 @@ def drawn(learner, reward, valid):
     """The learner's own loss of a draw, and the draw's log-probabilities."""
     inputs = learner._of_problem.inputs
     decoded = learner.policy.score(inputs, learner.policy.sample(inputs, 6, tf.constant([3, 4])).actions[0])
-    return float(learner._loss(decoded, tf.constant(reward), tf.constant(valid))), decoded.log_prob()[
-        0
-    ].numpy()
+    loss = float(learner._loss(decoded, tf.constant(reward), tf.constant(valid)))
+    return loss, decoded.log_prob()[0].numpy()
 
 
 REWARD = np.array([-1.0, -10.0, -2.0, -10.0, -1.5, -3.0], np.float32)
@@ -96,13 +95,9 @@ def test_it_begins_as_it_is_asked_to(policy):
 def test_the_adjacency_is_as_wide_as_what_the_weights_are_for():
     problem = branches_problem(4, 4)
     groups = colocated_groups(problem, CONFIG)
-    widths = [
-        colocrl_inputs(
-            problem, groups, dataclasses.replace(CONFIG, max_groups=most), groups.legal.argmax(axis=1)
-        ).embeddings.shape[1]
-        for most in (12, 2)
-    ]
-    assert widths[0] - widths[1] == 12 - groups.count
+    configs = [dataclasses.replace(CONFIG, max_groups=most) for most in (12, 2)]
+    inputs = [colocrl_inputs(problem, groups, config, np.zeros(groups.count, int)) for config in configs]
+    assert np.diff([each.embeddings.shape[1] for each in inputs]) == groups.count - 12
 
 
 @pytest.fixture(scope="module")

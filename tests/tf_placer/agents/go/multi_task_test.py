@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.oracles.small_steps import assert_gradients
 from tests.tf_placer.agents.go.small_go import OF_UNITS
 from tests.tf_placer.agents.small_learners import SMALL, warm_start_on
 from tests.tf_placer.problem.small_problems import branches_problem
@@ -98,21 +99,16 @@ def test_tasks_take_turns_from_the_best_of_all_so_far():
 
 
 def test_all_that_can_be_decided_is_certain_together():
-    # Of three nodes: 2 devices each, and 2 levels for each of two further tasks.
-    nodes = ordered_groups(PROBLEM, None)
     some = dataclasses.replace(CONFIG, levels=2)
-    policy, inputs = MultiTaskPolicy(some, seed=5), INPUTS
-    begin = begin_of(some)
-    fixed = nodes.count - 2  # all but two nodes stay where they are: a part of the whole, by the chain rule
-    states = []
-    for free in itertools.product(range(2), repeat=2 * 3):
-        state = np.tile(np.array([0, 1, 0])[:, np.newaxis], (1, nodes.count))
-        state[:, fixed - 2 : fixed] = np.array(free).reshape(3, 2)
-        states.append(state)
-    scores = policy.score(inputs, Chain(begin, tf.constant(np.array(states), tf.int32)))
-    of_free = tf.reduce_sum(scores.log_prob[:, :, fixed - 2 : fixed], axis=[1, 2])
-    # Given all else, what two nodes do sums to one.
-    assert float(tf.reduce_sum(tf.exp(of_free))) == pytest.approx(1, rel=1e-4)
+    policy, begin = MultiTaskPolicy(some, seed=5), begin_of(some)
+    # Two nodes have 2 devices and 2 levels for each of two further tasks; all others stay where they are: a part of
+    # the whole, by the chain rule.
+    free = slice(begin.shape[1] - 4, begin.shape[1] - 2)
+    states = np.tile(np.array([[0], [1], [0]]), (2**6, 1, begin.shape[1]))
+    states[:, :, free] = np.reshape(list(itertools.product(range(2), repeat=2 * 3)), (2**6, 3, 2))
+    scores = policy.score(INPUTS, Chain(begin, tf.constant(states, tf.int32)))
+    probability = tf.exp(tf.reduce_sum(scores.log_prob[:, :, free], axis=[1, 2]))
+    assert float(tf.reduce_sum(probability)) == pytest.approx(1, rel=1e-4)
 
 
 def test_a_task_sees_what_was_decided_before_it_and_not_after_it(policy):
@@ -137,27 +133,10 @@ def test_gradients_are_those_of_numbers():
     # One segment: no gradient flows to the one before.
     policy = MultiTaskPolicy(dataclasses.replace(CONFIG, segment=100), seed=5)
     chain, _ = policy.sample(INPUTS, begin_of(CONFIG), 4, SEED)
-
-    def total():
-        return tf.reduce_sum(policy.score(INPUTS, chain).log_prob)
-
     own = policy._own
-    for variable, at in (
-        (own._last[1].b, (1,)),
-        (own._levels[0].embeddings, (1, 2)),
-        (own._last[0].w, (3, 0)),
-    ):
-        with tf.GradientTape() as tape:
-            value = total()
-        gradient = tf.convert_to_tensor(tape.gradient(value, variable)).numpy()[at]
-        sides, kept = [], variable.numpy()
-        for step in (-0.02, 0.02):
-            changed = kept.copy()
-            changed[at] += step
-            variable.assign(changed)
-            sides.append(float(total()))
-        variable.assign(kept)
-        assert gradient == pytest.approx((sides[1] - sides[0]) / 0.04, rel=0.05, abs=0.02)
+    variables = [own._last[1].b, own._levels[0].embeddings, own._last[0].w]
+    total = lambda: tf.reduce_sum(policy.score(INPUTS, chain).log_prob)  # noqa: E731
+    assert_gradients(total, variables, step=5e-3, rel=0.05, abs=0.02)
 
 
 def test_a_level_stays_as_often_as_it_is_asked_to():
@@ -173,11 +152,10 @@ def test_a_level_stays_as_often_as_it_is_asked_to():
 
 
 def test_the_layers_are_those_of_the_placement(policy):
-    shared = [one.name for one in GoPolicy(CONFIG, seed=5).trainable_variables]
-    assert [one.name for one in policy.placement.trainable_variables] != []
-    assert len(policy.placement.trainable_variables) == len(shared)
-    own = sum(int(np.prod(one.shape)) for one in policy._own.trainable_variables)
+    shared = GoPolicy(CONFIG, seed=5).trainable_variables
+    assert len(policy.placement.trainable_variables) == len(shared) > 0
     # Two rows for the tasks, three levels of each, and two last layers, of width 8.
+    own = sum(int(np.prod(variable.shape)) for variable in policy._own.trainable_variables)
     assert own == 2 * 8 + 2 * 3 * 8 + 2 * (8 * 3 + 3)
 
 

@@ -8,7 +8,12 @@ import tensorflow as tf
 
 from tests.tf_placer.agents.go.small_go import plans_of
 from tests.tf_placer.agents.small_learners import OTHER, PROBLEM, SMALL, warm_start_on
-from tests.tf_placer.problem.small_problems import branches_optimum_ns, branches_problem
+from tests.tf_placer.problem.small_problems import (
+    altered,
+    branches_optimum_ns,
+    branches_problem,
+    with_slower_links,
+)
 from tf_placer import workloads
 from tf_placer.agents.features import weights_bytes, with_drawn_numbers
 from tf_placer.agents.go.learner import GoLearner, GoStudent, GoZeroShotConfig, go_zero_shot, partly_hidden
@@ -176,10 +181,8 @@ def test_no_device_holds_more_than_it_can():
     need = problem.resident_bytes + problem.held_bytes()
     # Half of all on each of four devices: what goes to one of them together has to leave it again.
     size = int(need.sum()) // 2
-    devices = tuple(dataclasses.replace(device, memory_bytes=size) for device in problem.cluster.devices)
-    tight = dataclasses.replace(problem, cluster=dataclasses.replace(problem.cluster, devices=devices))
-    for row in go_zero_shot(tight, FEW):
-        assert (np.bincount(row, need, len(devices)) <= size).all()
+    for row in go_zero_shot(altered(problem, {"memory_bytes": size}), FEW):
+        assert (np.bincount(row, need, 4) <= size).all()
 
 
 def test_more_devices_than_were_taught():
@@ -189,16 +192,12 @@ def test_more_devices_than_were_taught():
 
 
 def test_slower_links_than_were_taught_and_types_of_ops_that_nobody_has_seen():
-    item, cluster = workloads.build("dense_small"), Cluster.preset("h100x8")
-    links = tuple(
-        dataclasses.replace(link, bytes_per_s=link.bytes_per_s / 1000, latency_ns=link.latency_ns * 1000)
-        for link in cluster.links
-    )
-    problem = analytic_problem(item, dataclasses.replace(cluster, links=links))
+    cluster = with_slower_links(Cluster.preset("h100x8"), 1000)
+    problem = analytic_problem(workloads.build("dense_small"), cluster)
     types = tuple(f"Never{number}" for number in range(problem.num_ops))
-    for one in (problem, dataclasses.replace(problem, op_types=types)):
-        for row in go_zero_shot(one, FEW):
-            one.check_legal(row)
+    for each in (problem, dataclasses.replace(problem, op_types=types)):
+        for row in go_zero_shot(each, FEW):
+            each.check_legal(row)
 
 
 @pytest.mark.slow

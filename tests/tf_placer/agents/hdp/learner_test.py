@@ -224,11 +224,8 @@ def test_the_traced_calls_do_not_grow_with_the_number_of_groups():
     def nodes(learner):
         actions = tf.nest.map_structure(lambda t: tf.TensorSpec(t.shape, t.dtype), learner.propose().actions)
         specs = tf.TensorSpec([6], tf.float32), tf.TensorSpec([6], tf.bool)
-        traced = [
-            learner.propose.get_concrete_function(),
-            learner.learn.get_concrete_function(actions, *specs),
-        ]
-        return [len(function.graph.as_graph_def().node) for function in traced]
+        both = [learner.propose.get_concrete_function(), learner.learn.get_concrete_function(actions, *specs)]
+        return [len(function.graph.as_graph_def().node) for function in both]
 
     assert nodes(plain_learner()) == nodes(plain_learner(num_groups=12))
 

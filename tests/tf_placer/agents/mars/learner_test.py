@@ -195,8 +195,9 @@ def inputs():
     return mars_inputs(problem, groups, np.array([0, 1]), MarsConfig(start_probability=0.9), seed=0)
 
 
-def test_shares_of_work_add_up_to_one_in_each_group(inputs):
+def test_shares_of_work_add_up_to_one_in_each_group_and_the_start_is_leaned_to(inputs):
     np.testing.assert_allclose(inputs.share_of_unit, [0.25, 0.75, 1.0], rtol=1e-4)
+    assert np.argmax(inputs.choices.prior_logits, axis=1).tolist() == [0, 1]
 
 
 def test_summaries(inputs):
@@ -210,13 +211,6 @@ def test_summaries(inputs):
     np.testing.assert_allclose(rows[:, -3], np.sqrt([0.4, 0.6]), rtol=1e-6)
     np.testing.assert_allclose(rows[:, -2], np.sqrt([0.25, 0.75]), rtol=1e-6)
     np.testing.assert_allclose(rows[:, -1], np.log2([3, 2]) / 8, rtol=1e-6)
-
-
-def test_the_start_is_leaned_to_and_all_is_a_nest_of_tensors(inputs):
-    assert np.argmax(inputs.choices.prior_logits, axis=1).tolist() == [0, 1]
-    again = tf.function(lambda given: given)(inputs)
-    assert type(again) is type(inputs)
-    assert all(tf.is_tensor(tensor) for tensor in tf.nest.flatten(again))
 
 
 def test_each_unit_is_a_group_in_the_order_of_the_step():

@@ -155,12 +155,10 @@ def test_three_sets_are_all_others(seed):
     problem = random_problem(np.random.default_rng(seed), 20, 2)
     leader = np.array([1, 4, 7, 8, 9, 13, 16, 18, 19])
     ancestors, descendants, parallel = kin = relatives(problem, leader)
-    after = {
-        (i, j) for i in range(9) for j in range(9) if i != j and leader[j] in reached(problem, leader[i])
-    }
+    everyone = set(itertools.permutations(range(9), 2))
+    after = {(i, j) for i, j in everyone if leader[j] in reached(problem, leader[i])}
     assert {tuple(pair) for pair in descendants} == after
     assert {tuple(pair) for pair in ancestors} == {(j, i) for i, j in after}
-    everyone = {(i, j) for i in range(9) for j in range(9) if i != j}
     assert {tuple(pair) for pair in parallel} == everyone - after - {(j, i) for i, j in after}
     for pairs in kin:
         assert pairs.dtype == np.int64 and (np.diff(pairs[:, 0]) >= 0).all()
@@ -203,11 +201,9 @@ INPUTS = placeto_inputs(LARGER, PlacetoConfig(parts=6), GRAPH, seed=0)
 def episodes(count):
     """Legal begins and ends [B, G]; groups that are not visited stay."""
     generator = np.random.default_rng(1)
-    rows = [
-        [generator.choice(np.flatnonzero(legal)) for legal in GRAPH.groups.legal] for _ in range(2 * count)
-    ]
-    begin, end = np.array(rows[:count], np.int32), np.array(rows[count:], np.int32)
-    return begin, end
+    choices = [np.flatnonzero(legal) for legal in GRAPH.groups.legal]
+    rows = [[generator.choice(devices) for devices in choices] for _ in range(2 * count)]
+    return np.array(rows[:count], np.int32), np.array(rows[count:], np.int32)
 
 
 def flows_by_hand(now, group):

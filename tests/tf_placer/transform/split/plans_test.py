@@ -8,8 +8,7 @@ import pytest
 import tensorflow as tf
 
 import tf_placer
-from tests.tf_placer.planners.clusters_by_type import cluster_of
-from tests.tf_placer.problem.small_problems import problem_of
+from tests.tf_placer.problem.small_problems import cluster_of, problem_of
 from tf_placer import workloads
 from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import Groups
