@@ -39,13 +39,6 @@ def an_iterator_that_ends(make: Make) -> Any:
     return seen
 
 
-def a_captured_iterator(make: Make) -> Any:
-    """The iterator is a closure's."""
-    iterator = iter(batches())
-    step = make.traced(lambda scale: next(iterator)[0] * scale)
-    return step(2.0), step(2.0), next(iterator)[1]
-
-
 def a_loop_over_a_dataset(make: Make) -> Any:
     """A whole epoch inside the function."""
     w = tf.Variable(1.0)
@@ -81,24 +74,3 @@ def inside_map_with_a_generator(make: Make) -> Any:
     spec = tf.TensorSpec([], tf.int32)
     dataset = tf.data.Dataset.from_generator(lambda: iter(range(6)), output_signature=spec).filter(keep)
     return [element.numpy() for element in dataset]
-
-
-def batches_of_changing_size(make: Make) -> Any:
-    """The last batch is smaller, and the signature says that it may be."""
-    w = tf.Variable(tf.ones([2, 2]))
-    f = make(lambda x: tf.reduce_sum(x @ w, axis=1), input_signature=[tf.TensorSpec([None, 2])])
-    data = tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(10.0), [5, 2])).batch(2)
-    return [f(batch) for batch in data]
-
-
-def a_queue(make: Make) -> Any:
-    """A queue that the function fills and empties."""
-    queue = tf.queue.FIFOQueue(8, [tf.float32], [[2]])
-
-    @make.traced
-    def f(x):
-        queue.enqueue(x * 2.0)
-        return queue.size()
-
-    sizes = [f(tf.constant([1.0, 2.0])), f(tf.constant([3.0, 4.0]))]
-    return sizes, queue.dequeue(), queue.dequeue()

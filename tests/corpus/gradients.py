@@ -14,27 +14,6 @@ def network(w: tf.Variable, x: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.tanh(x @ w) * tf.sin(x))
 
 
-def a_tape_around_the_call(make: Make) -> Any:
-    """A tape outside of the placed function, for its argument and its variable."""
-    w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make.traced(lambda x: network(w, x))
-    with tf.GradientTape(persistent=True) as tape:
-        tape.watch(X)
-        y = f(X)
-    return y, tape.gradient(y, X), tape.gradient(y, w)
-
-
-def second_order(make: Make) -> Any:
-    """A tape around a tape around the call."""
-    w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make.traced(lambda x: network(w, x))
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as inner:
-            y = f(X)
-        gradient = inner.gradient(y, w)
-    return gradient, outer.gradient(gradient, w)
-
-
 def a_tape_in_a_tape_inside(make: Make) -> Any:
     """Second-order gradients taken within the function."""
     w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
@@ -49,16 +28,6 @@ def a_tape_in_a_tape_inside(make: Make) -> Any:
         return norm, outer.gradient(norm, w)
 
     return f(X)
-
-
-def forward_mode(make: Make) -> Any:
-    """A forward accumulator around the call, for its argument."""
-    w = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
-    f = make.traced(lambda x: network(w, x))
-    f(X)
-    with tf.autodiff.ForwardAccumulator(X, tf.ones_like(X)) as accumulator:
-        y = f(X)
-    return y, accumulator.jvp(y)
 
 
 def forward_over_backward(make: Make) -> Any:

@@ -1,5 +1,6 @@
 """Variables that a tape, a dataset, a function or a loop holds when the first call moves them, or would."""
 
+import concurrent.futures
 import gc
 import threading
 import weakref
@@ -270,11 +271,8 @@ def updates_from_threads(make: Make) -> Any:
             failed.append(f"{type(error).__name__}: {error}")
 
     functions = (placed, plain, placed, lambda x: v.assign_add(x))
-    threads = [threading.Thread(target=work, args=(function,)) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        threads.map(work, functions)
     return failed, v.numpy()
 
 
@@ -299,11 +297,8 @@ def first_calls_of_two_functions_from_threads(make: Make) -> Any:
         for _ in range(25):
             function(tf.ones([100]))
 
-    threads = [threading.Thread(target=work, args=(function,)) for function in (f, g, f, g)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        threads.map(work, (f, g, f, g))
     return v.numpy(), w.numpy()
 
 

@@ -82,40 +82,6 @@ def attributes_of_a_wrapped_model(make: Make) -> Any:
     return len(model.trainable_variables), wrapper.count_params(), wrapper.predict(X, verbose=0)
 
 
-def a_tf_function_of_a_model(make: Make) -> Any:
-    """``tf.function(model)`` is placed like any other."""
-    model = compiled()
-    return make.traced(model)(X)
-
-
-def a_model_of_ones_own_with_a_train_step(make: Make) -> Any:
-    """A subclass with its own step, layers that are built at the first call, and a metric."""
-
-    class Model(keras.Model):
-        def __init__(self) -> None:
-            super().__init__()
-            self.hidden = layers.Dense(8, "relu")
-            self.out = layers.Dense(1)
-            self.mean = keras.metrics.Mean(name="mean_loss")
-
-        def call(self, x):
-            return self.out(self.hidden(x))
-
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((self(x, training=True) - y) ** 2)
-            self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-            self.mean.update_state(loss)
-            return {"mean_loss": self.mean.result()}
-
-    model = Model()
-    model.compile(optimizer=keras.optimizers.RMSprop(0.01), jit_compile=False)
-    model.train_step = make(model.train_step)
-    history = model.fit(X, Y, batch_size=8, epochs=2, shuffle=False, verbose=0).history
-    return history, state(model)
-
-
 def saved_and_loaded_in_every_format(make: Make) -> Any:
     """A model that was trained placed is saved as .keras, weights and SavedModel, and loaded."""
     model = compiled("adam")
@@ -162,25 +128,6 @@ def a_custom_training_loop(make: Make) -> Any:
 
     losses = [step(X[i : i + 8], Y[i : i + 8]) for i in range(0, 24, 8)]
     return losses, accuracy.result(), [np.array(v) for v in (*model.variables, *optimizer.variables)]
-
-
-def layers_frozen_between_steps(make: Make) -> Any:
-    """Weights that stop being trained; the step is traced anew for that."""
-    model = compiled()
-    results = []
-    for frozen in (False, True):
-        model.layers[0].trainable = not frozen
-        optimizer = keras.optimizers.SGD(0.1)
-
-        def step(x, y, optimizer=optimizer):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((model(x) - y) ** 2)
-            optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
-            return loss
-
-        placed = make.traced(step)
-        results.append([placed(X, Y) for _ in range(2)])
-    return results, model.get_weights()
 
 
 def steps_per_execution_and_accumulation(make: Make) -> Any:

@@ -173,25 +173,6 @@ def all_functions_run_eagerly(make: Make) -> Any:
     return eager, model.get_weights()
 
 
-def eager_from_the_beginning(make: Make) -> Any:
-    """A model that runs eagerly sees the numbers of each batch, in Python."""
-    seen: list[float] = []
-
-    class Model(OwnStep):
-        def train_step(self, data):
-            logs = super().train_step(data)
-            if tf.executing_eagerly():
-                seen.append(float(logs["own"]))
-            return logs
-
-    model = Model()
-    model.compile(optimizer=keras.optimizers.SGD(0.1), run_eagerly=True)
-    model.train_step = make.of_plain(model.train_step)
-    history = fit(model), list(seen), model.get_weights()
-    model.compile(optimizer=keras.optimizers.SGD(0.1), jit_compile=False)
-    return history, fit(model), model.get_weights()
-
-
 def eagerly_however_it_is_decorated(make: Make) -> Any:
     """A step decorated in its class, one behind a lambda, and a helper of an eager step: each runs as Python."""
     seen: list[str] = []

@@ -37,33 +37,6 @@ def an_input_signature(make: Make) -> Any:
     return f({"x": x, "n": n}), concrete({"x": x, "n": n}), len(concrete.structured_input_signature[0])
 
 
-def methods_and_static_methods(make: Make) -> Any:
-    """A method of each object, a class's, a static one, and one through inheritance."""
-
-    class Base:
-        def __init__(self, start: float) -> None:
-            self.v = tf.Variable(start)
-
-        def add(self, x):
-            return self.v.assign_add(x)
-
-        add = make.traced(add)
-
-        @staticmethod
-        def double(x):
-            return x * 2.0
-
-        double = staticmethod(make.traced(double))
-
-    class Child(Base):
-        def add(self, x):
-            return super().add(x) * 10.0
-
-    one, other, child = Base(1.0), Base(5.0), Child(7.0)
-    x = tf.constant(1.0)
-    return one.add(x), other.add(x), one.add(x), Base.double(x), child.add(x), Base.add(one, x)
-
-
 def bound_methods_and_partials(make: Make) -> Any:
     """What is wrapped is a bound method, a partial, a callable object."""
 
@@ -122,32 +95,6 @@ def documentation_and_names(make: Make) -> Any:
     return area.__name__, area.__doc__, area.python_function.__name__, area.experimental_get_tracing_count()
 
 
-def a_module_that_is_saved(make: Make) -> Any:
-    """A module's function is saved with it, is there after loading, and trains on."""
-
-    class Model(tf.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = tf.Variable([[1.0], [2.0]])
-            self.predict = make(self._predict, input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
-            self.train = make.traced(self._train)
-
-        def _predict(self, x):
-            return {"y": x @ self.w}
-
-        def _train(self, x):
-            self.w.assign_sub(0.1 * tf.reduce_mean(x) * tf.ones_like(self.w))
-            return tf.reduce_sum(self.w)
-
-    model, x = Model(), tf.constant([[1.0, 2.0], [3.0, 4.0]])
-    before = model.train(x)
-    folder = str(make.folder / "model")
-    tf.saved_model.save(model, folder, signatures=model.predict)
-    loaded = tf.saved_model.load(folder)
-    served = loaded.signatures["serving_default"]
-    return before, loaded.predict(x), served(x=x), loaded.train(x), loaded.predict(x), model.predict(x)
-
-
 def several_signatures_of_a_saved_module(make: Make) -> Any:
     """Signatures by name, one of them a concrete function."""
     module = tf.Module()
@@ -190,20 +137,6 @@ def sonnet_modules(make: Make) -> Any:
         return loss
 
     return [step(x) for _ in range(3)], [v.numpy() for v in (*network.variables, *norm.variables)]
-
-
-def checkpoints(make: Make) -> Any:
-    """State is written before and after it is placed, and read back."""
-    v = tf.Variable([1.0, 2.0])
-    f = make.traced(lambda x: v.assign(v * x))
-    checkpoint = tf.train.Checkpoint(v=v)
-    early = checkpoint.write(str(make.folder / "early"))
-    f(tf.constant(3.0))
-    late = checkpoint.write(str(make.folder / "late"))
-    checkpoint.read(early).assert_consumed()
-    restored = f(tf.constant(5.0))
-    checkpoint.read(late).assert_consumed()
-    return restored, v.numpy()
 
 
 @runs_as_it_is("is passed to 'f' as an argument")

@@ -13,13 +13,6 @@ def ops_with_seeds(make: Make) -> Any:
     return [f() for _ in range(3)]
 
 
-def a_generator(make: Make) -> Any:
-    """A ``tf.random.Generator`` that the function captures moves on."""
-    generator = tf.random.Generator.from_seed(7)
-    f = make.traced(lambda x: x + generator.normal([2]) * generator.uniform([]))
-    return f(1.0), f(2.0), generator.normal([2]), generator.state.numpy()
-
-
 def stateless_numbers(make: Make) -> Any:
     """Numbers that depend on a seed tensor alone."""
 

@@ -18,7 +18,7 @@ TABLE = "docs/results/corpus.csv"
 _HEAD = """\
 # Which TensorFlow programs are placed, and which run as they are?
 
-- Command: `make test-slow`, which runs all of `tests/corpus/corpus_test.py` (`make test-medium` runs one program of 16)
+- Command: `make test-slow`, which runs all of `tests/corpus/corpus_test.py` (`make test-medium` runs one program of 12)
 - Seed: 1, for the programs and for what is scattered
 - Machine: 2 cores, 24 GiB of memory, no GPU; TensorFlow 2.21, Python 3.11
 - Date: {date}

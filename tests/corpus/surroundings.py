@@ -1,6 +1,5 @@
-"""Where functions are called: strategies, compiled functions, devices, eager mode, graphs, threads."""
+"""Calls under strategies, in and around compiled functions, and in scopes of devices and names."""
 
-import concurrent.futures
 from typing import Any
 
 import tensorflow as tf
@@ -72,24 +71,6 @@ def around_what_xla_compiles(make: Make) -> Any:
     return f(tf.constant([[1.0, 2.0]]))
 
 
-def run_eagerly(make: Make) -> Any:
-    """With ``run_functions_eagerly`` Python runs, step by step."""
-    seen = []
-
-    @make.traced
-    def f(x):
-        seen.append(x.numpy().tolist() if tf.executing_eagerly() else "traced")
-        return x * 2.0
-
-    f(tf.constant([1.0]))
-    tf.config.run_functions_eagerly(True)
-    try:
-        eager = f(tf.constant([2.0]))
-    finally:
-        tf.config.run_functions_eagerly(False)
-    return eager, seen
-
-
 def under_a_device_scope(make: Make) -> Any:
     """The caller is in a device scope."""
     w = tf.Variable([1.0, 2.0])
@@ -113,23 +94,6 @@ def device_scopes_inside(make: Make) -> Any:
     return f(tf.constant([[1.0, 2.0]]))
 
 
-@runs_as_it_is("graph of TensorFlow 1")
-def in_a_graph_of_tensorflow_1(make: Make) -> Any:
-    """A session runs a graph that calls the function."""
-    f = make.traced(lambda x: tf.tanh(x) * 2.0)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        return session.run(f(tf.constant([1.0, 2.0])))
-
-
-def from_several_threads(make: Make) -> Any:
-    """The first calls come from four threads at once; the sum of their updates is right."""
-    v = tf.Variable(0.0)
-    f = make.traced(lambda x: v.assign_add(x) * 0.0 + x * 2.0)
-    with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        results = list(threads.map(lambda i: float(f(tf.constant(float(i)))), range(16)))
-    return results, v.numpy()
-
-
 def names_and_scopes(make: Make) -> Any:
     """Name scopes, and modules that give their methods one."""
 
@@ -145,17 +109,3 @@ def names_and_scopes(make: Make) -> Any:
 
     with tf.name_scope("outer"):
         return Scaled("inner").call(tf.constant(2.0))
-
-
-def in_another_functions_loop(make: Make) -> Any:
-    """An undecorated function calls the placed one in a loop and a branch."""
-    w = tf.Variable(1.5)
-    f = make.traced(lambda x: tf.tanh(x * w))
-
-    @tf.function
-    def outer(x, n):
-        for _ in tf.range(n):
-            x = f(x) if tf.reduce_sum(x) > 0.0 else x + 1.0
-        return x
-
-    return outer(tf.constant([1.0, 2.0]), tf.constant(3)), outer(tf.constant([-1.0, -2.0]), tf.constant(3))

@@ -1,14 +1,11 @@
 """The command line: what it writes, and one line for every kind of bad input."""
 
 import dataclasses
-import io
 import json
 import os
 import pathlib
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,9 +14,11 @@ import rich.console
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from tests.own_process import python
+from tests.tf_placer.command_line.commands import command, devices_in, printed_by, written
 from tests.tf_placer.rewrite.saved_models import several_signatures
+from tests.tf_placer.workers.servers import TWO_SERVERS
 from tf_placer import workloads
-from tf_placer.__main__ import run
 from tf_placer.base.files import reserved
 from tf_placer.base.quantities import milliseconds
 from tf_placer.calibration import build_problem as calibration
@@ -49,40 +48,6 @@ _KEYS = {
 
 _A_PLAN = json.dumps({"schema_version": 1, "fingerprint": 64 * "0", "devices": {"x": "/device:CPU:0"}})
 
-_TWO_GPUS = """
-[[device]]
-name = ["GPU:0", "GPU:1"]
-[[link]]
-source = "GPU:0"
-target = "GPU:1"
-latency_ns = {latency_ns}
-bytes_per_s = 1e10
-duplex = {duplex}
-"""
-
-_TWO_SERVERS = """
-[[device]]
-name = "/job:worker/task:0/device:CPU:0"
-model = "haswell"
-{0}
-[[device]]
-name = "/job:worker/task:1/device:CPU:0"
-model = "haswell"
-{1}
-[[link]]
-source = "/job:worker/task:0/device:CPU:0"
-target = "/job:worker/task:1/device:CPU:0"
-latency_ns = 100_000
-bytes_per_s = 1e9
-duplex = true
-"""
-
-
-def command(*argv: str) -> tuple[int, str]:
-    """Exit status and standard output of one command run in this process."""
-    console = rich.console.Console(file=io.StringIO(), width=200)
-    return run(argv, console), console.file.getvalue()
-
 
 def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
     """A good `place` command, with some flags changed, or left out where None."""
@@ -95,8 +60,7 @@ def place_arguments(folder: pathlib.Path, **changed: str | None) -> list[str]:
 
 def test_place_writes_summary_placement_and_graph(tmp_path):
     out = tmp_path / "deep" / "out"
-    status, text = command(*place_arguments(out, seed="3", write="method"))
-    assert status == 0, text
+    text = printed_by(*place_arguments(out, seed="3", write="method"))
     for row in ("single device", "topological_fill", "random", "bound: critical path", "bound: total work"):
         assert row in text
     assert f"wrote {out / 'summary.json'}" in text
@@ -104,8 +68,8 @@ def test_place_writes_summary_placement_and_graph(tmp_path):
         "placed_graph.pb", "placement.json", "report.html", "summary.json", "timeline.json",
     ]  # fmt: skip
 
-    summary = json.loads((out / "summary.json").read_text())
-    events = json.loads((out / "timeline.json").read_text())["traceEvents"]
+    summary = written(out)
+    events = written(out, "timeline")["traceEvents"]
     [step] = [event for event in events if event["ph"] == "X" and event["cat"] == "step"]
     assert (step["ts"], step["dur"]) == (0, pytest.approx(1e6 * summary["runtime_s"]))
     assert summary.keys() >= _KEYS
@@ -135,10 +99,9 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(wri
 
     monkeypatch.setitem(methods._METHODS, "scattered", methods.own_rounds("scattered", scattered))
     # Where an order is decided, too, a search begins with the plain planners' plans under each order.
-    status, text = command(*place_arguments(tmp_path, method="scattered", write=write, order="none"))
-    assert status == 0, text
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    plan = json.loads((tmp_path / "placement.json").read_text())["devices"]
+    text = printed_by(*place_arguments(tmp_path, method="scattered", write=write, order="none"))
+    summary = written(tmp_path)
+    plan = devices_in(tmp_path)
     assert summary["method"] == "scattered"
     everyone = {**summary["baselines"], summary["written"]: summary["runtime_s"]}
     if write == "method":
@@ -158,9 +121,8 @@ def test_the_plan_written_is_the_fastest_unless_the_methods_own_is_asked_for(wri
 def test_compare_tells_of_every_planner_what_it_found(tmp_path):
     arguments = place_arguments(tmp_path, method=None)[1:]
     everyone = ("single", "topological_fill", "list_schedule", "random", "local_search")
-    status, text = command("compare", *arguments, f"--methods={','.join(everyone)}")
-    assert status == 0, text
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    text = printed_by("compare", *arguments, f"--methods={','.join(everyone)}")
+    summary = written(tmp_path)
     problem = analytic_problem(workloads.build("dense_small"), Cluster.preset("k40x2"))
     for name in everyone:
         row = name.replace("single", "single device")
@@ -173,9 +135,8 @@ def test_compare_tells_of_every_planner_what_it_found(tmp_path):
 
 
 def test_compare_gives_every_method_the_same_evaluations(tmp_path):
-    status, _ = command("compare", *place_arguments(tmp_path, method=None)[1:], "--methods=single,random")
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert status == 0
+    printed_by("compare", *place_arguments(tmp_path, method=None)[1:], "--methods=single,random")
+    summary = written(tmp_path)
     times = {**summary["baselines"], summary["method"]: summary["runtime_s"]}
     assert set(times) == {"single", "random"}
     assert summary["runtime_s"] == min(times.values())
@@ -199,23 +160,6 @@ def refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Refus
         assert sorted(tmp_path.rglob("*")) == before
 
     return check
-
-
-@pytest.mark.parametrize(
-    ("latency_ns", "duplex", "expected"),
-    [(-5, "true", "latency_ns"), (1000, "false", "link")],
-    ids=["negative number", "missing link"],
-)
-def test_bad_cluster_files(latency_ns, duplex, expected, tmp_path, refused):
-    file = tmp_path / "box.toml"
-    file.write_text(_TWO_GPUS.format(latency_ns=latency_ns, duplex=duplex))
-    refused(place_arguments(tmp_path / "out", cluster=str(file)), "box.toml", expected)
-
-
-@pytest.mark.parametrize("name", ["place", "compare"])
-def test_an_output_folder_that_cannot_be_made_is_told_before_the_search(name, refused):
-    argv = place_arguments(pathlib.Path("/proc/out"), method=None, budget_s="3600", budget_evaluations=None)
-    refused([name, *argv[1:]], "--out=/proc/out", "cannot be written to")
 
 
 @pytest.mark.parametrize("name", ["place", "compare"])
@@ -257,25 +201,11 @@ def iterator() -> workloads.Workload:
     return workloads.Workload(tf.function(lambda x: x + next(rows)), (tf.constant(1, tf.int64),))
 
 
-def strings() -> workloads.Workload:
-    joined = tf.function(lambda words: tf.strings.reduce_join(words))
-    return workloads.Workload(joined, (tf.constant(["a", "b"]),))
-
-
 @pytest.mark.parametrize("family", [unknown_shapes, table, iterator])
 def test_a_workload_that_depends_on_data_or_on_this_process(family, tmp_path, monkeypatch):
     monkeypatch.setitem(registry._TABLE, family.__name__, WorkloadSpec(family.__name__, family, "of a test"))
-    assert run(place_arguments(tmp_path / "out", workload=family.__name__)) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert bool(summary["estimated_sizes"]) == (family is unknown_shapes)
-
-
-def test_an_op_that_no_device_has_a_kernel_for(tmp_path, monkeypatch, refused):
-    monkeypatch.setitem(registry._TABLE, "strings", WorkloadSpec("strings", strings, "of a test"))
-    file = tmp_path / "box.toml"
-    file.write_text(_TWO_GPUS.format(latency_ns=1000, duplex="true"))
-    argv = place_arguments(tmp_path / "out", workload="strings", cluster=str(file))
-    refused(argv, "ReduceJoin", "kernel on no device of cluster 'box'")
+    printed_by(*place_arguments(tmp_path, workload=family.__name__))
+    assert bool(written(tmp_path)["estimated_sizes"]) == (family is unknown_shapes)
 
 
 def uninitialized() -> workloads.Workload:
@@ -290,32 +220,17 @@ def test_a_workload_whose_values_cannot_be_restored(tmp_path, monkeypatch, refus
     refused(argv, "'empty' has no value", "initialize it")
 
 
-def test_a_cluster_file_of_live_and_described_devices(tmp_path, refused):
-    file = tmp_path / "mixed.toml"
-    file.write_text(_TWO_SERVERS.format('address = "127.0.0.1:1"', ""))
-    argv = place_arguments(tmp_path / "out", cluster=str(file))
-    refused(argv, "mixed.toml", "task:1", "has no address", "or none")
-
-
 def test_an_address_that_does_not_answer_is_told_before_the_search(tmp_path, refused):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     file = tmp_path / "two.toml"
-    file.write_text(_TWO_SERVERS.format(*2 * [f'address = "{address}"']))
+    file.write_text(TWO_SERVERS.format(address, address))
     place = place_arguments(tmp_path / "out", cluster=str(file), budget_s="3600", budget_evaluations=None)
     plan = tmp_path / "placement.json"
     plan.write_text(_A_PLAN)
     for argv in (place, ["measure", "--workload=dense_small", f"--cluster={file}", f"--placement={plan}"]):
         refused(argv, f"no server answers at {address}", "correct the cluster file")
-
-
-def test_measure_refuses_a_plan_for_another_graph(tmp_path, refused):
-    other = analytic_problem(workloads.build("dense_small", layers=4), Cluster.logical(1))
-    plan = tmp_path / "placement.json"
-    Placement(other, [0] * other.num_units).save(plan)
-    argv = ["measure", "--workload=dense_small", f"--placement={plan}"]
-    refused(argv, "placement.json", "was made for another graph")
 
 
 def test_nothing_is_profiled_for_what_cannot_be(tmp_path, monkeypatch, refused):
@@ -342,23 +257,11 @@ def test_nothing_is_profiled_for_what_cannot_be(tmp_path, monkeypatch, refused):
     refused([*place, "--pin=nowhere/.*=/device:CPU:0"], "nowhere")
 
 
-def test_pinned_ops_are_where_they_are_pinned(tmp_path):
-    status, text = command(
-        *place_arguments(tmp_path), "--pin=.*MatMul.*=/device:GPU:1", "--pin=x=/device:CPU:0"
-    )
-    assert status == 0, text
-    devices = json.loads((tmp_path / "placement.json").read_text())["devices"]
-    products = [device for op, device in devices.items() if "MatMul" in op]
-    assert products and all(device.endswith("GPU:1") for device in products)
-    assert devices["x"].endswith("CPU:0")
-
-
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """What placing dense_small on k40x2 wrote."""
     folder = tmp_path_factory.mktemp("plan") / "planned"
-    status, text = command(*place_arguments(folder))
-    assert status == 0, text
+    printed_by(*place_arguments(folder))
     return folder
 
 
@@ -369,30 +272,28 @@ def plan(planned: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def edited(plan: pathlib.Path, **changes: object) -> pathlib.Path:
-    plan.write_text(json.dumps(json.loads(plan.read_text()) | changes))
+    plan.write_text(json.dumps(written(plan.parent, "placement") | changes))
     return plan
 
 
 def test_a_plan_is_applied_as_it_is(plan, tmp_path):
     out = tmp_path / "applied"
-    status, text = command(*place_arguments(out, method="hdp"), f"--plan={plan}")
-    assert status == 0, text
-    assert json.loads((out / "placement.json").read_text()) == json.loads(plan.read_text())
-    summary = json.loads((out / "summary.json").read_text())
+    printed_by(*place_arguments(out, method="hdp"), f"--plan={plan}")
+    assert written(out, "placement") == written(plan.parent, "placement")
+    summary = written(out)
     assert summary["method"] == "plan" and summary["evaluations"] == 1
     assert summary["baselines"].keys() == {"single"}
 
 
 def test_a_part_of_a_plan_is_completed_when_asked(plan, tmp_path):
-    devices = json.loads(plan.read_text())["devices"]
+    devices = devices_in(plan.parent)
     kept = {op: device for op, device in devices.items() if op.startswith("MatMul")}
     edited(plan, devices=kept | {"an op of yesterday": "/device:CPU:0"}, fingerprint="0" * 64)
     out = tmp_path / "completed"
-    status, text = command(*place_arguments(out), f"--plan={plan}", "--complete_plan")
-    assert status == 0, text
+    text = printed_by(*place_arguments(out), f"--plan={plan}", "--complete_plan")
     assert f"says where {len(kept)} of {len(devices)} ops go" in text
     assert "1 ops that it names are not in this graph" in text
-    completed = json.loads((out / "placement.json").read_text())["devices"]
+    completed = devices_in(out)
     assert completed.keys() == devices.keys()
     assert {op: completed[op] for op in kept} == kept
 
@@ -402,13 +303,9 @@ def test_a_part_of_a_plan_is_completed_when_asked(plan, tmp_path):
     [
         ({"devices": {}}, [], "no device for op"),
         ({"fingerprint": "0" * 64}, [], "made for another graph"),
-        ({"fingerprint": "0" * 64}, [], "--complete_plan"),
+        ({"fingerprint": "1" * 64}, [], "--complete_plan"),
         ({"schema_version": 7}, ["--complete_plan"], "schema version 7"),
-        (
-            {"schema_version": 2, "clusters": {"strange": 1}},
-            [],
-            "has op 'strange' in clusters, which the graph",
-        ),
+        ({"schema_version": 2, "clusters": {"strange": 1}}, [], "has op 'strange' in clusters, which the"),
         ({"schema_version": 2, "priorities": {}}, [], "no priority for op"),
         ({}, ["--pin=.*=GPU:0"], "--plan and --pin are given"),
     ],
@@ -420,29 +317,27 @@ def test_a_plan_that_does_not_fit_is_refused(changes, flags, expected, plan, tmp
 
 @pytest.mark.parametrize("what", ["clusters", "priorities"])
 def test_a_plan_with_a_schedule_is_refused_rather_than_half_applied(what, plan, tmp_path, refused):
-    edited(plan, schema_version=2, **{what: dict.fromkeys(json.loads(plan.read_text())["devices"], 1)})
+    edited(plan, schema_version=2, **{what: dict.fromkeys(devices_in(plan.parent), 1)})
     argv = [*place_arguments(tmp_path / "out"), f"--plan={plan}", "--complete_plan"]
     refused(argv, f"has {what}, which say nothing of ops that are searched")
 
 
 def test_a_plans_order_is_applied_and_written_again(plan, tmp_path):
-    ops = json.loads(plan.read_text())["devices"]
+    ops = devices_in(plan.parent)
     priorities = {op: -number for number, op in enumerate(ops)}
     edited(plan, schema_version=2, priorities=priorities)
-    status, text = command("place", *place_arguments(tmp_path / "out")[1:], f"--plan={plan}")
-    assert status == 0, text
-    written = json.loads((tmp_path / "out" / "placement.json").read_text())
-    assert written["schema_version"] == 2 and written["priorities"] == priorities
+    out = tmp_path / "out"
+    printed_by(*place_arguments(out), f"--plan={plan}")
+    again = written(out, "placement")
+    assert again["schema_version"] == 2 and again["priorities"] == priorities
     op = next(iter(ops))
-    status, text = command("explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={op}")
-    assert status == 0 and f"{op} (" in text, text
+    assert f"{op} (" in printed_by("explain", f"--plan={out / 'placement.json'}", f"--op={op}")
 
 
 def test_an_op_is_explained_by_the_plan_alone(plan):
-    devices = json.loads(plan.read_text())["devices"]
+    devices = devices_in(plan.parent)
     op = next(name for name in devices if name.endswith("MatMul"))
-    status, text = command("explain", f"--plan={plan}", f"--op={op}")
-    assert status == 0, text
+    text = printed_by("explain", f"--plan={plan}", f"--op={op}")
     assert f"{op} (MatMul, gives" in text and f"is on {devices[op]}" in text
     assert "as planned" in text and "Its unit sends" in text
     assert all(f"device:{name}" in text for name in ("GPU:0", "GPU:1", "CPU:0"))
@@ -450,8 +345,7 @@ def test_an_op_is_explained_by_the_plan_alone(plan):
 
 def test_the_unit_of_an_op_is_explained_by_its_rules(plan):
     item = workloads.build("dense_small")
-    status, text = command("explain", f"--plan={plan}", f"--op={item.variables[0].node}")
-    assert status == 0, text
+    text = printed_by("explain", f"--plan={plan}", f"--op={item.variables[0].node}")
     assert "ops that must be together" in text and "(resource_edges)" in text
 
 
@@ -484,17 +378,15 @@ def test_a_meta_graph_comes_back_with_devices(bare, tmp_path):
     source: tf.compat.v1.MetaGraphDef = meta_graph.graph_def if bare else meta_graph
     path, out = tmp_path / "graph.pb", tmp_path / "out"
     path.write_bytes(source.SerializeToString(deterministic=True))
-    argv = place_arguments(out, workload=None, meta_graph=str(path), fetches="y:0", batch_size="8")
-    status, text = command(*argv)
-    assert status == 0, text
+    printed_by(*place_arguments(out, workload=None, meta_graph=str(path), fetches="y:0", batch_size="8"))
     placed = type(source).FromString((out / "placed_meta_graph.pb").read_bytes())
     nodes = (placed if bare else placed.graph_def).node
     assert all(node.device for node in nodes)
     for node in nodes:
         node.device = ""
     assert placed.SerializeToString(deterministic=True) == path.read_bytes()
-    status, text = command("explain", f"--plan={out / 'placement.json'}", "--op=Tanh")
-    assert status == 0 and "Tanh (Tanh, gives [8, 4])" in text
+    explained = printed_by("explain", f"--plan={out / 'placement.json'}", "--op=Tanh")
+    assert "Tanh (Tanh, gives [8, 4])" in explained
 
 
 @pytest.mark.medium
@@ -506,15 +398,8 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong, tmp_path):
         "a preset": ({"cluster": "p100x3"}, "p100x2"),
         "a plan": ({"plan": str(plan)}, "plan.json is not JSON"),
     }[wrong]
-    done = subprocess.run(
-        [sys.executable, "-m", "tf_placer", *place_arguments(tmp_path / "out", **changed)],
-        cwd=pathlib.Path(__file__).absolute().parents[2],
-        env={key: value for key, value in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    arguments = place_arguments(tmp_path / "out", **changed)
+    done = python("-m", "tf_placer", *arguments, TF_CPP_MIN_LOG_LEVEL="0")
     assert done.returncode == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert told in done.stderr
@@ -523,18 +408,16 @@ def test_as_a_process_one_line_and_nothing_of_tensorflows(wrong, tmp_path):
 
 @pytest.mark.slow
 def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_path):
-    status, text = command(*place_arguments(tmp_path, cluster="local"))
-    assert status == 0, text
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    printed_by(*place_arguments(tmp_path, cluster="local"))
+    summary = written(tmp_path)
     assert summary["status"] == "OK"
     assert summary["measured_s"] > 0
     assert summary["raced_s"] > 0 and summary["baselines_raced"]["as it is"] > 0
-    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    events = written(tmp_path, "timeline")["traceEvents"]
     assert {e["args"]["name"] for e in events if e["name"] == "process_name"} == {"simulated", "measured"}
     assert {event["pid"] for event in events if event["ph"] == "X"} == {1, 2}
 
-    status, text = command("measure", "--workload=dense_small", f"--placement={tmp_path / 'placement.json'}")
-    assert status == 0
+    text = printed_by("measure", "--workload=dense_small", f"--placement={tmp_path / 'placement.json'}")
     assert text.count(" OK ") >= min(len(os.sched_getaffinity(0)), 2) + 1 or "GPU" in text
     assert "ops where they were put" in text
     assert "as it is, whole machine" in text and "in turn on the runtime" in text
@@ -543,8 +426,7 @@ def test_place_on_this_machine_measures_and_the_plan_can_be_measured_again(tmp_p
 @pytest.mark.slow
 def test_a_profile_is_shown(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    status, text = command("profile", "--workload=branches_small", "--cluster=local:2")
-    assert status == 0
+    text = printed_by("profile", "--workload=branches_small", "--cluster=local:2")
     assert "costliest ops" in text
     assert "MatMul" in text
     assert "67108864" in text, "the largest tensor that was sent"
@@ -559,8 +441,7 @@ def test_several_signatures_of_a_saved_model_share_their_variables(tmp_path):
     assert command(*unknown)[0] == 2
     assert not out.exists()
     argv = place_arguments(out, workload=None, saved_model=str(model), signature="power,scaled")
-    status, text = command(*argv, "--method=random", "--cluster=p100x2")
-    assert status == 0, text
+    text = printed_by(*argv, "--method=random", "--cluster=p100x2")
     assert f"wrote {out / 'saved_model'}" in text
     plans = {}
     for name in ("power", "scaled"):

@@ -1,16 +1,13 @@
 """auto_place as users will use it and tests/corpus does not, strategies among them, on logical devices."""
 
+import contextlib
 import gc
-import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections.abc import Callable
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,9 +16,8 @@ import tensorflow as tf
 
 import tf_placer
 from tests.logical_devices import NUM_DEVICES, REPOSITORY, exact_mode
+from tests.tf_placer.automatic.told import told_by
 from tf_placer.automatic import signature
-from tf_placer.automatic.auto_placed import RunsAsItIs
-from tf_placer.base.files import Cache
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
 SETTINGS: dict = {"method": "random", "budget_s": 0.2}  # random placements are spread over all devices
@@ -62,25 +58,6 @@ def test_signatures_and_unknown_sizes():
     assert len(f.placements) == 1
 
 
-def test_pinned_ops():
-    device = f"/device:CPU:{NUM_DEVICES - 1}"
-
-    @auto_place(pins={"head.*": device, "tail": "/device:CPU:1"})
-    @tf.function
-    def f(x):
-        return tf.identity(tf.tanh(tf.sin(x, name="head_sin"), name="head_tanh") + 1.0, name="tail")
-
-    f(tf.constant(1.0))
-    placed = f.placement.device_names
-    heads = {where for op, where in placed.items() if op.startswith("head")}
-    assert all(where.endswith(device) for where in heads)
-    assert placed["tail"].endswith("CPU:1")
-
-
-def test_a_plan_is_made():
-    assert "by a plan that was kept" not in make_a_plan().report()
-
-
 def check_that_a_plan_is_there(folder: str) -> None:
     """What the next process calls."""
     exact_mode()
@@ -89,7 +66,7 @@ def check_that_a_plan_is_there(folder: str) -> None:
 
 
 def test_the_next_process_needs_no_search():
-    make_a_plan()
+    assert "by a plan that was kept" not in make_a_plan().report()
     # Not in a fork of the same process, which would share its hash seed.
     call = f"from {__name__} import *; check_that_a_plan_is_there({str(SETTINGS['cache_dir'])!r})"
     subprocess.run([sys.executable, "-c", call], cwd=REPOSITORY, timeout=900, check=True)
@@ -110,24 +87,7 @@ def test_a_model_that_is_built_again_needs_no_search():
     assert "by a plan that was kept" in placed[1].report()
 
 
-def test_a_damaged_plan_is_searched_again():
-    """Whatever a kept plan says, it does not end the program."""
-
-    def made() -> Callable:
-        return auto_place(lambda x: tf.cos(tf.exp(x)) * 7.0 + 1.0)
-
-    x, folder = tf.constant([1.0]), pathlib.Path(SETTINGS["cache_dir"])
-    before = set(folder.iterdir())
-    expected = made()(x)
-    (entry,) = set(folder.iterdir()) - before
-    key = json.loads(entry.read_text())["key"]
-    for value in ([], {}, {"device_of_op": [7]}, {"device_of_op": "x"}, {"device_of_op": [[0]]}, None):
-        Cache(folder).save(key, value)
-        f = made()
-        assert not (not same(f(x), expected) or "by a plan that was kept" in f.report())
-
-
-def test_what_tensorflow_cannot_place_runs_once_as_it_is():
+def test_what_tensorflow_cannot_place_runs_once_as_it_is(monkeypatch):
     """A device of the plan is gone when the placed function is first called."""
     total = tf.Variable(0.0)
     f = auto_place(lambda x: tf.sqrt(total.assign_add(x)))
@@ -138,14 +98,8 @@ def test_what_tensorflow_cannot_place_runs_once_as_it_is():
         devices = {op: gone if "Sqrt" in op else device for op, device in devices.items()}
         return made(concrete, item, placement, devices)
 
-    signature.placed_concrete_function = elsewhere
-    try:
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            results = [float(f(tf.constant(value))) for value in (4.0, 5.0)]
-    finally:
-        signature.placed_concrete_function = made
-    reasons = [one for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
+    monkeypatch.setattr(signature, "placed_concrete_function", elsewhere)
+    results, reasons = told_by(lambda: [float(f(tf.constant(value))) for value in (4.0, 5.0)])
     assert results == [2.0, 3.0]
     assert float(total) == 9.0
     assert len(reasons) == 1
@@ -252,74 +206,50 @@ def double(x: tf.Tensor) -> tf.Tensor:
     return x * 2.0
 
 
-def says(call: Callable[[], object], pattern: str) -> None:
-    """A call is told to run as it is, in one line that says which way to go, and there is no other such warning."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RunsAsItIs)
-        call()
-    (message,) = (str(warning.message) for warning in caught if warning.category is RunsAsItIs)
-    assert re.search(f"{pattern}.*use one of them", message)
-    assert "\n" not in message
+def in_each_replica() -> list[float]:
+    strategy, f = tf.distribute.MirroredStrategy(DEVICES), auto_place(double)
+    step = tf.function(lambda: strategy.run(lambda: f(tf.constant(2.0)) + 1.0))
+    return [float(x) for x in strategy.experimental_local_results(step())]
 
 
-def test_called_by_a_function_in_each_replica():
-    strategy, f, found = tf.distribute.MirroredStrategy(DEVICES), auto_place(double), []
-
-    @tf.function
-    def step() -> Any:
-        return strategy.run(lambda: f(tf.constant(2.0)) + 1.0)
-
-    def call() -> None:
-        found.extend(strategy.experimental_local_results(step()))
-
-    says(call, "MirroredStrategy. runs it in a replica")
-    assert [float(x) for x in found] == [5, 5]
-
-
-def test_variables_of_a_strategy():
+def with_a_variable_of_a_strategy() -> float:
     with tf.distribute.MirroredStrategy(DEVICES).scope():
         variable = tf.Variable(2.0, name="mirrored")
-    f, found = auto_place(lambda x: x * variable), []
-
-    def call() -> None:
-        found.append(f(tf.constant(3.0)))
-
-    says(call, "variable 'mirrored:0' is a copy that a tf.distribute strategy keeps")
-    assert float(found[0]) == 6
+    return float(auto_place(lambda x: x * variable)(tf.constant(3.0)))
 
 
-def test_a_keras_model_of_a_strategy():
+def with_a_keras_model_of_a_strategy() -> tuple[int, ...]:
     with tf.distribute.MirroredStrategy(DEVICES).scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    f, found = auto_place(lambda x: model(x)), []
-
-    def call() -> None:
-        found.append(f(tf.ones([4, 3])))
-
-    says(call, "is a copy that a tf.distribute strategy keeps")
-    assert found[0].shape == (4, 2)
+    return tuple(auto_place(lambda x: model(x))(tf.ones([4, 3])).shape)
 
 
-def test_values_of_several_replicas():
+def of_values_of_several_replicas() -> None:
     strategy, f = tf.distribute.MirroredStrategy(DEVICES), auto_place(lambda values: tf.constant(1.0))
     values = strategy.experimental_distribute_values_from_function(lambda context: tf.constant(1.0))
-
-    def call() -> None:
-        try:
-            f(values)
-        except (TypeError, ValueError):  # TensorFlow's own: outside of a replica they are no tensor
-            return
-
-    says(call, "given values of several replicas")
+    with contextlib.suppress(
+        TypeError, ValueError
+    ):  # TensorFlow's own: outside of a replica they are no tensor
+        f(values)
 
 
-def test_strict_is_an_error():
-    f = tf_placer.auto_place(double, **SETTINGS, strict=True)
-    with (
-        tf.distribute.MirroredStrategy(DEVICES).scope(),
-        pytest.raises(tf_placer.InputError, match="is in scope"),
-    ):
-        f(tf.constant(1.0))
+@pytest.mark.parametrize(
+    ("call", "result", "why"),
+    [
+        (in_each_replica, [5.0, 5.0], "MirroredStrategy. runs it in a replica"),
+        (
+            with_a_variable_of_a_strategy,
+            6.0,
+            "variable 'mirrored:0' is a copy that a tf.distribute strategy keeps",
+        ),
+        (with_a_keras_model_of_a_strategy, (4, 2), "is a copy that a tf.distribute strategy keeps"),
+        (of_values_of_several_replicas, None, "given values of several replicas"),
+    ],
+)
+def test_what_a_strategy_runs_is_told_in_one_line_that_says_which_way_to_go(call, result, why):
+    found, (told,) = told_by(call)
+    assert found == result
+    assert re.search(f"{why}.*use one of them", told) and "\n" not in told
 
 
 def test_outside_of_the_scope_it_is_placed():

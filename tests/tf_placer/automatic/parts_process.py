@@ -4,14 +4,12 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 workers. Its arguments: "logical" or "local", a folder for plans, and "again" where an earlier process has filled that.
 """
 
-import concurrent.futures
 import json
 import math
 import pathlib
 import sys
 import tempfile
 import unittest.mock
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -22,19 +20,12 @@ import tensorflow as tf
 import tf_placer
 from colocation.tensorflow_internals import call_flat
 from tests.logical_devices import report
+from tests.tf_placer.automatic.told import told_by
 from tests.tf_placer.rewrite.placing import are_close, refusal
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.planning import find, outcome
 
 SETTINGS: dict = {"method": "random", "budget_s": 1.0, "keep_unplaced": False}
-
-
-def told_by(run: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """What a call gives, and the warnings that a function runs as it is."""
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        found = run()
-    return found, [str(one.message) for one in told if issubclass(one.category, tf_placer.RunsAsItIs)]
 
 
 class Step(tf.Module):
@@ -263,28 +254,6 @@ def _says_the_batch(run: Callable[[], object]) -> bool:
     return False
 
 
-def threads_share_a_plan() -> bool:
-    weight = tf.Variable(tf.ones([6, 4]))
-    forward = tf.function(lambda x: tf.tanh(x @ weight))
-    placed = auto_place(forward, parts=2)
-    given = [examples(8, seed)[0] for seed in range(8)]
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(placed, given))
-    return are_close([forward(x) for x in given], found) and is_split(placed) and len(placed.placements) == 1
-
-
-def a_checkpoint_is_of_the_same_variables() -> bool:
-    step = Step()
-    placed = auto_place(step.__call__, parts=2)
-    placed(*examples(8))
-    before = step.state
-    with tempfile.TemporaryDirectory() as folder:
-        path = tf.train.Checkpoint(step=step).write(f"{folder}/state")
-        placed(*examples(8))
-        tf.train.Checkpoint(step=step).read(path).assert_consumed()
-    return are_close(before, step.state)
-
-
 def pins_are_about_copies() -> bool:
     step = Step()
     device = SETTINGS["cluster"].devices[1].name
@@ -293,15 +262,6 @@ def pins_are_about_copies() -> bool:
     names = placed.placement.device_names
     pinned = [names[f"part_{copy}/{op}"] for copy in range(2) for op in ("matmul", "matmul_1")]
     return pinned == [device] * 4 and len(set(names.values())) > 1
-
-
-def variables_may_stay() -> bool:
-    one, other = Step(), Step()
-    where = [variable.device for variable in other.trainable_variables]
-    placed = auto_place(other.__call__, parts=2, variables="stay")
-    found = [are_close(one(*examples(8, seed)), placed(*examples(8, seed))) for seed in range(2)]
-    stayed = [variable.device for variable in other.trainable_variables] == where
-    return all(found) and stayed and are_close(one.state, other.state) and is_split(placed)
 
 
 def a_keras_model_trains_the_same() -> bool:
@@ -411,35 +371,22 @@ def the_first_calls_decide() -> bool:
     return all(found) and on_trial and "call by call" in placed.report() and is_split(placed)
 
 
-CHECKS: tuple[Callable[[], bool], ...] = (
-    parts_compute_the_same_over_several_steps,
-    auto_takes_the_faster_form_and_keeps_it,
-    another_batch_runs_as_it_is_with_one_warning,
-    what_cannot_be_split_runs_as_it_is_or_is_an_error,
-    a_batch_that_is_not_known_is_looked_at,
-    grappler_takes_no_size_of_one_branch_for_another,
-    sizes_that_never_fit_run_as_they_are,
-    what_is_saved_before_a_call_is_whole,
-    a_saved_function_of_another_batch_is_an_error_that_says_so,
-    threads_share_a_plan,
-    a_checkpoint_is_of_the_same_variables,
-    pins_are_about_copies,
-    variables_may_stay,
-    a_keras_model_trains_the_same,
-    a_report_says_what_splitting_gives_whatever_was_asked,
+CHECKS = (
+    parts_compute_the_same_over_several_steps, auto_takes_the_faster_form_and_keeps_it,
+    another_batch_runs_as_it_is_with_one_warning, what_cannot_be_split_runs_as_it_is_or_is_an_error,
+    a_batch_that_is_not_known_is_looked_at, grappler_takes_no_size_of_one_branch_for_another,
+    sizes_that_never_fit_run_as_they_are, what_is_saved_before_a_call_is_whole,
+    a_saved_function_of_another_batch_is_an_error_that_says_so, pins_are_about_copies,
+    a_keras_model_trains_the_same, a_report_says_what_splitting_gives_whatever_was_asked,
     plans_for_a_later_process_are_made,
-)
-ON_WORKERS: tuple[Callable[[], bool], ...] = (
-    parts_compute_the_same_over_several_steps,
-    auto_takes_the_faster_form_and_keeps_it,
-    another_batch_runs_as_it_is_with_one_warning,
-    grappler_takes_no_size_of_one_branch_for_another,
-    a_keras_model_trains_the_same,
-    an_audit_has_a_tolerance,
-    the_first_calls_decide,
+)  # fmt: skip
+ON_WORKERS = (
+    parts_compute_the_same_over_several_steps, auto_takes_the_faster_form_and_keeps_it,
+    another_batch_runs_as_it_is_with_one_warning, grappler_takes_no_size_of_one_branch_for_another,
+    a_keras_model_trains_the_same, an_audit_has_a_tolerance, the_first_calls_decide,
     plans_for_a_later_process_are_made,
-)
-AGAIN: tuple[Callable[[], bool], ...] = (plans_of_an_earlier_process_need_no_search,)
+)  # fmt: skip
+AGAIN = (plans_of_an_earlier_process_need_no_search,)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 import rich.console
 
-from tf_placer.__main__ import run
+from tests.tf_placer.command_line.commands import printed_by
 from tf_placer.base import files as store
 from tf_placer.base.files import Durations
 from tf_placer.cluster.cluster import Cluster
@@ -35,15 +35,9 @@ def request_of(budget_s=60.0, **more):
     return Request(Source("dense_small"), Cluster.preset("k40x2"), Budget(budget_s), 0, **more)
 
 
-def quiet():
-    return rich.console.Console(file=io.StringIO(), width=80)
-
-
 def ran(tmp_path, command, *flags):
-    console = quiet()
     argv = [command, "--workload=dense_small", "--cluster=k40x2", f"--out={tmp_path / 'out'}", *flags]
-    assert run(argv, console) == 0
-    return console.file.getvalue().splitlines()[0]
+    return printed_by(*argv, width=80).splitlines()[0]
 
 
 @pytest.mark.medium
@@ -77,17 +71,10 @@ def test_every_command_that_simulates_compiles_in_a_phase(command, tmp_path, mon
     monkeypatch.setattr(forecast, "is_built", lambda: bool(built))
     monkeypatch.setattr(forecast, "build_library", lambda **_: built.append("ops"))
     flags = {
-        "compare": [
-            "--workload=dense_small",
-            "--cluster=k40x2",
-            "--methods=single",
-            f"--out={tmp_path / 'c'}",
-        ],
+        "compare": ["--workload=dense_small", "--cluster=k40x2", "--methods=single", f"--out={tmp_path}/c"],
         "explain": [f"--plan={tmp_path / 'out' / 'placement.json'}", "--op=x"],
     }[command]
-    console = quiet()
-    assert run([command, *flags], console) == 0
-    assert COMPILE in console.file.getvalue() and built == ["ops"]
+    assert COMPILE in printed_by(command, *flags) and built == ["ops"]
 
 
 @pytest.mark.medium
@@ -106,7 +93,7 @@ def budgets_of(run, monkeypatch):
         return search(problem, method, Budget(10.0, min(budget.evaluations or 4, 4)), **more)
 
     monkeypatch.setattr(find, "search", short)
-    console = quiet()
+    console = rich.console.Console(file=io.StringIO(), width=80)
     with begins_at(time.monotonic()):
         run(console)
     return given, console.file.getvalue().splitlines()[0]
@@ -158,7 +145,7 @@ def test_a_plan_that_is_applied_is_not_searched(tmp_path, monkeypatch):
 
 def test_what_splitting_took_before_comes_before_rules():
     def phase():
-        splitting, _ = Forecast(request_of(), Log(quiet())).closing()
+        splitting, _ = Forecast(request_of(), Log(rich.console.Console(quiet=True))).closing()
         return splitting
 
     by_rule = phase()
@@ -170,8 +157,9 @@ def test_what_splitting_took_before_comes_before_rules():
 def test_where_no_batch_is_split_there_is_no_phase():
     one = dataclasses.replace(request_of(), cluster=Cluster.logical(1))
     in_parts = dataclasses.replace(request_of(), source=Source("dense_small", parts=2))
+    log = Log(rich.console.Console(quiet=True))
     for request in (one, in_parts, dataclasses.replace(one, source=Source(graph="x"))):
-        assert SPLIT not in [phase.name for phase in Forecast(request, Log(quiet())).closing()]
+        assert SPLIT not in [phase.name for phase in Forecast(request, log).closing()]
 
 
 @pytest.mark.medium

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tf_placer.__main__ import run
+from tests.tf_placer.command_line.commands import printed_by, written
 from tf_placer.command_line import place as placing
 from tf_placer.planning import find, forms
 from tf_placer.search import recorder
@@ -20,8 +20,8 @@ ROOT = pathlib.Path(__file__).parents[3]
 
 
 def summary_of(tmp_path: pathlib.Path, command: str, *flags: str) -> dict:
-    assert run([command, *SMALL, f"--out={tmp_path / 'out'}", *flags]) == 0
-    return json.loads((tmp_path / "out" / "summary.json").read_text())
+    printed_by(command, *SMALL, f"--out={tmp_path / 'out'}", *flags)
+    return written(tmp_path / "out")
 
 
 def ctrl_c_when(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> list[str]:

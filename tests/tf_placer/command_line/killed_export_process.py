@@ -1,22 +1,20 @@
-"""Kills exports at many moments and prints, as JSON, how many in which phase, and what was left wrong.
+"""Kills exports before each of the changes that they make to the disk, and prints as JSON what was there after it.
 
-Arguments: a folder to write in, the number of kills of each kind, a seed. TensorFlow is imported once; every export
-that is killed runs in a fork of this process, made before any op has run here.
+Argument: a folder to write in. TensorFlow is imported once; every export that is killed runs in a fork of this process,
+made before any op has run here.
 """
 
 import collections
-import dataclasses
 import itertools
 import json
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import tensorflow as tf
 
@@ -31,32 +29,25 @@ from tf_placer.report.views import RESULTS, SAVED_MODEL, write_report
 from tf_placer.rewrite.saved_model import export_saved_model
 from tf_placer.search.recorder import SearchResult
 
-DEADLINE_S = 60.0
+OF_FOLDERS = frozenset({"os.mkdir", "os.rename", "os.rmdir"})
+DEADLINE_S = 60
 Tree = dict[str, bytes]
 
 
 def tree(folder: pathlib.Path) -> Tree:
     """Content of every file below a folder, but for where and when a page was written."""
     return {
-        str(path.relative_to(folder)): re.sub(rb'"origin":[[].*?[]][]]', b"", path.read_bytes())
+        str(path.relative_to(folder)): re.sub(rb'"origin":\[.*?\]\]', b"", path.read_bytes())
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
 
 
-@dataclasses.dataclass
-class Found:
-    """What the kills of one kind met."""
-
-    phases: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
-    wrong: list[str] = dataclasses.field(default_factory=list)
-
-
 def make_model(folder: pathlib.Path) -> None:
     module = tf.Module()
-    module.weights = [tf.Variable(tf.random.stateless_uniform([512, 512], [0, i])) for i in range(4)]
+    module.weights = [tf.Variable(tf.random.stateless_uniform([64, 64], [0, i])) for i in range(4)]
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 512], tf.float32, name="x")])
+    @tf.function(input_signature=[tf.TensorSpec([None, 64], tf.float32, name="x")])
     def serve(x: tf.Tensor) -> dict[str, tf.Tensor]:
         for weights in module.weights:
             x = tf.nn.relu(x @ weights)
@@ -65,11 +56,22 @@ def make_model(folder: pathlib.Path) -> None:
     tf.saved_model.save(module, str(folder), signatures=serve)
 
 
-def in_fork(work: Callable[[], None]) -> int:
-    """Starts ``work`` in a fork; its process id."""
+def status_of(
+    work: Callable[[], None], killed_before: int | None = None, changes: Collection[str] = OF_FOLDERS
+) -> int:
+    """Exit status of a fork that does some work, negative for a signal; it may be killed before change number N."""
     pid = os.fork()
     if pid:
-        return pid
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    signal.alarm(DEADLINE_S)
+    count = itertools.count()
+
+    def before_each_event(event: str, args: tuple[Any, ...]) -> None:
+        only_reads = event == "open" and not (args[2] or 0) & (os.O_WRONLY | os.O_RDWR)
+        if event in changes and not only_reads and next(count) == killed_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(before_each_event)
     try:
         work()
     except BaseException as error:  # noqa: BLE001 - a fork must not return into its parent's code
@@ -78,97 +80,29 @@ def in_fork(work: Callable[[], None]) -> int:
     os._exit(0)
 
 
-def wait(pid: int) -> int:
-    """Exit status of a fork, negative for a signal; one that hangs is killed."""
-    deadline = time.monotonic() + DEADLINE_S
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.0005)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    raise TimeoutError(f"a fork did not end in {DEADLINE_S} s")
-
-
-def seconds_to(pid: int, there: Callable[[], bool]) -> float:
-    """Waits until something is there or the fork has ended."""
-    started = time.monotonic()
-    while not there() and not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        time.sleep(0.0002)
-    return time.monotonic() - started
-
-
-def killed_at_random(
-    work: Callable[[], None],
-    undo: Callable[[], None],
-    unfinished: pathlib.Path,
-    kills: int,
-    rng: random.Random,
-) -> Iterator[None]:
-    """Kills ``work`` again and again: before ``unfinished`` is there, while it is there, and at any time, in turn.
-
-    Yields once after an undisturbed run, then after each kill; ``undo`` removes what came of it before the next.
-    """
-    for _ in range(2):  # the first is slower, and not what the moments are drawn from
-        undo()
-        pid = in_fork(work)
-        before_s = seconds_to(pid, unfinished.exists)
-        started = time.monotonic()
-        if wait(pid) != 0:
-            raise RuntimeError("the undisturbed export failed")
-        writing_s = time.monotonic() - started
-    yield
-    undo()
-    for kill in range(kills):
-        pid = in_fork(work)
-        if kill % 3 == 0:
-            # The first at once, or a machine that is busy now and was not before would meet none so early.
-            time.sleep(rng.uniform(0, before_s / 2) if kill else 0)
-        elif kill % 3 == 1:
-            seconds_to(pid, unfinished.exists)
-            time.sleep(rng.uniform(0, writing_s))
-        else:
-            time.sleep(rng.uniform(0, before_s + 1.2 * writing_s))
-        os.kill(pid, signal.SIGKILL)
-        wait(pid)
+def kills_of(work: Callable[[], None], changes: Collection[str]) -> Iterator[None]:
+    """Kills some work before its first change, its second and so on, until it ends before it is killed."""
+    for change in itertools.count():
+        status = status_of(work, change, changes)
+        if status not in (0, -signal.SIGKILL):
+            raise RuntimeError(f"the export ended with status {status}")
         yield
-        undo()
+        if status == 0:
+            return
 
 
-def exports(folder: pathlib.Path, source: pathlib.Path, placement: Placement, kills: int, seed: int) -> Found:
-    """Kills ``export_saved_model``: there is nothing, or the whole model."""
-    target, unfinished = folder / "deep" / "placed", folder / ".deep.new"
-    found = Found()
+def states_of_export(folder: pathlib.Path, source: pathlib.Path, placement: Placement) -> list[str]:
+    """What there is after each kill of ``export_saved_model``: nothing, what is unfinished, or the whole model."""
+    target, unfinished, states = folder / "deep" / "placed", folder / ".deep.new", []
     export_saved_model(source, folder / "whole", placement)
     whole = tree(folder / "whole")
-    moments = killed_at_random(
-        lambda: export_saved_model(source, target, placement),
-        lambda: shutil.rmtree(target.parent, ignore_errors=True),
-        unfinished,
-        kills,
-        random.Random(seed),
-    )
-    next(moments)
-    if tree(target) != whole:
-        found.wrong.append("two exports differ")
-    for _ in moments:
-        part = tree(unfinished / target.name) if unfinished.exists() else {}
-        if target.exists():
-            found.phases["complete"] += 1
-            if tree(target) != whole:
-                found.wrong.append("a target that is not complete")
-        elif target.parent.exists():
-            found.wrong.append("the folder of a target without it")
-        elif not part:
-            found.phases["reading" if not unfinished.exists() else "beginning to copy"] += 1
+    for _ in kills_of(lambda: export_saved_model(source, target, placement), {*OF_FOLDERS, "open"}):
+        if target.parent.exists():
+            states.append("whole" if tree(target) == whole and not unfinished.exists() else "not whole")
+            shutil.rmtree(target.parent)
         else:
-            found.phases["syncing" if part == whole else "copying"] += 1
-    # What the last one left is in nobody's way.
-    export_saved_model(source, target, placement)
-    if tree(target) != whole or unfinished.exists():
-        found.wrong.append("what a kill left spoils the next export")
-    return found
+            states.append("unfinished" if unfinished.exists() else "nothing")
+    return states  # what a kill leaves is in nobody's way, or no later one would be whole
 
 
 def a_report(item: Item, placement: Placement, step_s: float) -> Outcome:
@@ -178,21 +112,8 @@ def a_report(item: Item, placement: Placement, step_s: float) -> Outcome:
     return Outcome(Form(placement.problem, item), Timed.of_search("single", result), ())
 
 
-def check_results(out: pathlib.Path, sets: dict[str, Tree], found: Found) -> None:
-    """Only files of one of the sets are there, and all of it where its last file is."""
-    here = {name: content for name, content in tree(out).items() if not name.startswith(".")}
-    if not any(here.items() <= content.items() for content in sets.values()):
-        found.wrong.append(f"a mix: {sorted(here)}")
-    if RESULTS[-1] in here and here not in sets.values():
-        found.wrong.append(f"{RESULTS[-1]} without the rest: {sorted(here)}")
-    whole = next((name for name, content in sets.items() if here == content), "neither")
-    found.phases[f"{whole}, unfinished beside it" if any(out.glob(".*")) else whole] += 1
-
-
-def replaced_results(
-    out: pathlib.Path, source: pathlib.Path, old: Outcome, new: Outcome, kills: int, seed: int
-) -> Found:
-    """Kills what replaces an earlier run's results: there is the old set, the new set or no whole one."""
+def states_of_results(out: pathlib.Path, source: pathlib.Path, old: Outcome, new: Outcome) -> list[str]:
+    """What there is after each kill of what replaces a run's results: all old ones, all new ones, or a part."""
 
     def write(report: Outcome) -> None:
         placement = report.search.placement
@@ -200,54 +121,37 @@ def replaced_results(
             report, out, None, lambda folder: export_saved_model(source, folder / SAVED_MODEL, placement)
         )
 
-    found, sets = Found(), {}
+    sets, states = {}, []
     for name, report in (("new", new), ("old", old)):
         write(report)
         sets[name] = tree(out)
-    moments = killed_at_random(
-        lambda: write(new), lambda: write(old), out / ".results.new", kills, random.Random(seed)
-    )
-    for _ in itertools.islice(moments, 1, None):
-        check_results(out, sets, found)
-    # The swap takes microseconds: killed before each of its steps.
-    for step in itertools.count():
-        status = wait(in_fork(lambda step=step: (_kill_at_rename(step), write(new))))
-        check_results(out, sets, found)
+    for _ in kills_of(lambda: write(new), OF_FOLDERS):
+        results = {name: content for name, content in tree(out).items() if not name.startswith(".")}
+        whole = next((name for name, content in sets.items() if results == content), None)
+        is_part = any(results.items() <= content.items() for content in sets.values())
+        states.append(
+            whole or ("part" if is_part and RESULTS[-1] not in results else f"mix {sorted(results)}")
+        )
         write(old)
-        if status == 0:
-            break
     if {path.name for path in out.iterdir()} != {name.partition("/")[0] for name in sets["old"]}:
-        found.wrong.append("something is left behind")
-    return found
-
-
-def _kill_at_rename(step: int) -> None:
-    """Makes this process end itself instead of its rename number ``step``."""
-    rename, count = os.rename, itertools.count()
-
-    def renamed(source: pathlib.Path, target: pathlib.Path) -> None:
-        if next(count) == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rename(source, target)
-
-    os.rename = renamed
+        states.append("something is left behind")
+    return states
 
 
 def main() -> None:
-    folder, kills, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    folder = pathlib.Path(sys.argv[1])
     source = folder / "model"
-    pid = in_fork(lambda: make_model(source))  # so that no op runs here
-    if wait(pid) != 0:
+    if status_of(lambda: make_model(source)):  # in a fork, so that no op runs here
         raise RuntimeError("the model could not be made")
     item = Item.from_saved_model(source)
     problem = analytic_problem(item, Cluster.preset("k40x2"))
     placements = [Placement(problem, problem.everything_on(device)) for device in (0, 1)]
     old, new = (a_report(item, placement, step_s) for step_s, placement in enumerate(placements, start=1))
-    found = {
-        "export": exports(folder, source, placements[0], kills, seed),
-        "results": replaced_results(folder / "out", source, old, new, kills, seed),
+    states = {
+        "export": states_of_export(folder, source, placements[0]),
+        "results": states_of_results(folder / "out", source, old, new),
     }
-    json.dump({name: vars(one) for name, one in found.items()}, sys.stdout)
+    json.dump({name: collections.Counter(of_kind) for name, of_kind in states.items()}, sys.stdout)
 
 
 if __name__ == "__main__":

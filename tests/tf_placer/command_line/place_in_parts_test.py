@@ -7,6 +7,7 @@ import warnings
 import keras
 import pytest
 
+from tests.tf_placer.command_line.commands import devices_in, printed_by, written
 from tf_placer.__main__ import run
 from tf_placer.planning import forms
 from tf_placer.transform.split import SplitProgram
@@ -16,7 +17,7 @@ SMALL = ["--workload=two_towers", "--cluster=p100x2", "--method=local_search", "
 
 def summary_of(tmp_path: pathlib.Path, *flags: str) -> dict:
     assert run(["place", *SMALL, f"--out={tmp_path / 'out'}", *flags]) == 0
-    return json.loads((tmp_path / "out" / "summary.json").read_text())
+    return written(tmp_path / "out")
 
 
 @pytest.mark.medium
@@ -31,37 +32,25 @@ def test_the_faster_form_is_written(tmp_path):
     assert {form["parts"] for form in told["forms"]} == {1, 2}
     assert told["lower_bound_s"] == told["forms"][0]["lower_bound_s"]
     assert told["forms"][0]["parts"] == told["parts"] == told["parts_of"][told["written"]]
-    assert {name: told["parts_of"][name] for name in ("local_search", "data_parallel", "split")} == {
-        "local_search": 1,
-        "data_parallel": 2,
-        "split": 2,
-    }
+    parts_of = {"local_search": 1, "data_parallel": 2, "split": 2}
+    assert {name: told["parts_of"][name] for name in parts_of} == parts_of
 
 
 @pytest.mark.medium
 @pytest.mark.parametrize("parts", ["1", "4"])
-def test_so_many_parts_as_are_asked_for(parts, tmp_path, capsys):
+def test_so_many_parts_as_are_asked_for(parts, tmp_path):
     told = summary_of(tmp_path, f"--parts={parts}")
     assert told["parts"] == int(parts) and "split" not in told["baselines"]
-    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
-    assert any(name.startswith("part_3/") for name in plan["devices"]) == (parts == "4")
-    capsys.readouterr()
-    op = next(name for name in plan["devices"] if name.endswith("MatMul"))
-    assert run(["explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={op}"]) == 0
-    assert op in capsys.readouterr().out
+    devices = devices_in(tmp_path / "out")
+    assert any(name.startswith("part_3/") for name in devices) == (parts == "4")
+    op = next(name for name in devices if name.endswith("MatMul"))
+    assert op in printed_by("explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={op}")
 
 
 SCRIPT = """
 import tensorflow as tf
-
 weight = tf.Variable(tf.ones([4, 4]))
-
-
-@tf.function
-def step(x):
-    return tf.reduce_mean(tf.nn.relu(x @ weight))
-
-
+step = tf.function(lambda x: tf.reduce_mean(tf.nn.relu(x @ weight)))
 x = tf.ones([8, 4])
 """
 DEVICES = ["--cluster=p100x2", "--method=local_search", "--budget_evaluations=60"]
@@ -71,31 +60,28 @@ def test_a_script_is_tried_in_parts(tmp_path):
     script, out = tmp_path / "script.py", tmp_path / "out"
     script.write_text(SCRIPT)
     given = ["place", f"--script={script}:step", "--args=x", *DEVICES, f"--out={out}"]
-    assert run(given) == 0
-    told = json.loads((out / "summary.json").read_text())
+    printed_by(*given)
+    told = written(out)
     assert {"data_parallel", "split"} & {*told["baselines"], told["written"]}
-    assert run([*given, "--parts=2"]) == 0
-    assert json.loads((out / "placement.json").read_text())["split"]["parts"] == 2
+    printed_by(*given, "--parts=2")
+    assert written(out, "placement")["split"]["parts"] == 2
 
 
 @pytest.mark.medium
 def test_a_plan_says_how_many_parts_it_is_of(tmp_path, capsys):
     """Also one that does not say for which flags it was made."""
     wanted = summary_of(tmp_path, "--parts=3", "--batch_statistics=part")
-    file = tmp_path / "out" / "placement.json"
-    plan = json.loads(file.read_text())
+    file, plan = tmp_path / "out" / "placement.json", written(tmp_path / "out", "placement")
     del plan["made_for"]
     file.write_text(json.dumps(plan))
     program = ["--workload=two_towers", "--cluster=p100x2"]
     given = ["place", *program, f"--plan={file}", "--budget_evaluations=4", f"--out={tmp_path / 'again'}"]
-    assert run(given) == 0
-    told = json.loads((tmp_path / "again" / "summary.json").read_text())
+    printed_by(*given)
+    told, again = written(tmp_path / "again"), written(tmp_path / "again", "placement")
     assert (told["parts"], told["runtime_s"]) == (3, wanted["runtime_s"])
-    again = json.loads((tmp_path / "again" / "placement.json").read_text())
     assert again["split"] == plan["split"] and again["devices"] == plan["devices"]
     op = next(name for name in plan["devices"] if name.startswith("part_2/") and name.endswith("MatMul"))
-    assert run(["explain", *program, f"--plan={file}", f"--op={op}"]) == 0
-    capsys.readouterr()
+    printed_by("explain", *program, f"--plan={file}", f"--op={op}")
     assert run([*given, "--parts=2"]) == 2
     assert "was made for another graph" in capsys.readouterr().err
 
@@ -104,17 +90,14 @@ def test_a_saved_model_is_split_where_that_is_asked_for(tmp_path):
     model, out = tmp_path / "model", tmp_path / "out"
     keras.Sequential([keras.Input([4]), keras.layers.Dense(4, "relu")]).export(model, verbose=False)
     given = ["place", f"--saved_model={model}", "--batch_size=8", *DEVICES, f"--out={out}"]
-    assert run(given) == 0
-    assert "split" not in json.loads((out / "placement.json").read_text()), "it serves any batch"
+    printed_by(*given)
+    assert "split" not in written(out, "placement"), "it serves any batch"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what reads the same variables runs unplaced
-        assert run([*given, "--parts=2"]) == 0
-    assert json.loads((out / "placement.json").read_text())["split"] | {"fingerprint": ""} == {
-        "fingerprint": "",
-        "batch": 8,
-        "parts": 2,
-        "batch_statistics": "whole",
-    }
+        printed_by(*given, "--parts=2")
+    split = written(out, "placement")["split"]
+    assert split.pop("fingerprint")
+    assert split == {"batch": 8, "parts": 2, "batch_statistics": "whole"}
     assert (out / "saved_model").is_dir()
 
 
@@ -132,9 +115,10 @@ def test_ops_that_are_faster_whole_are_in_the_plan_and_read_again(tmp_path, caps
     assert len(kept) == 3 and told["runtime_s"] <= told["baselines"]["data_parallel"]
     sizes = {form["ops"] for form in told["forms"] if form["parts"] == 2}
     assert len(sizes) == 2, "data parallelism is a plan of the form with all in parts"
-    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    plan = written(tmp_path / "out", "placement")
     assert told["written"] == "split" and len(plan["split"]["kept_whole"]) == 3
     assert set(kept) < plan["devices"].keys()
     assert "it is faster whole" in capsys.readouterr().out
-    assert run(["explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={kept[0]}"]) == 0
-    assert kept[0] in capsys.readouterr().out
+    assert kept[0] in printed_by(
+        "explain", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--op={kept[0]}"
+    )

@@ -13,6 +13,7 @@ import pytest
 import rich.console
 import tensorflow as tf
 
+from tests.tf_placer.command_line.commands import command, devices_in, printed_by, written
 from tests.tf_placer.problem.small_problems import problem_of
 from tf_placer import workloads
 from tf_placer.__main__ import run
@@ -65,11 +66,9 @@ def graph_file(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 def place(graph_file: pathlib.Path, out: pathlib.Path, *flags: str) -> tuple[str, dict[str, str]]:
     """What is printed, and the end of the name of each op's device."""
-    console = rich.console.Console(file=io.StringIO(), width=60)
     argv = ["place", f"--meta_graph={graph_file}", "--fetches=z:0", "--cluster=k40x2", "--method=random"]
-    assert run([*argv, "--budget_evaluations=20", f"--out={out}", *flags], console) == 0
-    devices = json.loads((out / "placement.json").read_text())["devices"]
-    return console.file.getvalue(), {op: device.rpartition("device:")[2] for op, device in devices.items()}
+    printed = printed_by(*argv, "--budget_evaluations=20", f"--out={out}", *flags, width=60)
+    return printed, {op: device.rpartition("device:")[2] for op, device in devices_in(out).items()}
 
 
 def test_ops_are_placed_anew_and_that_is_told(graph_file, tmp_path):
@@ -89,11 +88,8 @@ def test_ops_are_kept_where_they_ask_to_be(graph_file, tmp_path):
         "/device:GPU:5, which cluster 'k40x2' lacks)"
     )
     assert line in printed.splitlines()
-
-
-def test_a_pin_comes_first(graph_file, tmp_path):
-    _, devices = place(graph_file, tmp_path / "out", "--respect_devices", "--pin=y=CPU:0")
-    assert (devices["x"], devices["y"]) == ("GPU:1", "CPU:0")
+    _, pinned = place(graph_file, tmp_path / "out", "--respect_devices", "--pin=y=CPU:0")
+    assert (pinned["x"], pinned["y"]) == ("GPU:1", "CPU:0"), "a pin comes first"
 
 
 def test_a_plan_that_is_given_is_applied(graph_file, tmp_path):
@@ -113,19 +109,16 @@ def test_a_graph_that_was_placed_before_is_not_held_by_its_old_plan(graph_file, 
     assert devices == {"x": "GPU:0", "y": "GPU:0", "z": "GPU:0"}
     assert "3 of 3 ops ask for a device in the program itself; kept there: 3" in printed.splitlines()
     # There is nothing to search.
-    assert json.loads((tmp_path / "kept" / "summary.json").read_text())["method"] == "plan"
+    assert written(tmp_path / "kept")["method"] == "plan"
 
 
 @pytest.mark.medium
 def test_a_robust_plan_is_written(tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
-    cluster = tmp_path / "two.toml"
+    cluster, out = tmp_path / "two.toml", tmp_path / "out"
     cluster.write_text(_FAST_HOST)
-    argv = [
-        "place", "--workload=branches_small", f"--cluster={cluster}", "--budget_evaluations=60", "--robust",
-    ]  # fmt: skip
-    assert run([*argv, "--method=local_search", f"--out={tmp_path / 'out'}"], console) == 0
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["written"] == "local_search"
+    argv = ["place", "--workload=branches_small", f"--cluster={cluster}", f"--out={out}", "--robust"]
+    printed_by(*argv, "--budget_evaluations=60", "--method=local_search")
+    assert written(out)["written"] == "local_search"
 
 
 @pytest.mark.medium
@@ -149,7 +142,7 @@ def test_an_order_is_searched_unless_it_has_to_be_measured(flags, order, tmp_pat
         raise InputError("noted")
 
     base = ["place", "--workload=branches_small", "--cluster=p100x2", f"--out={tmp_path / 'plan'}"]
-    assert run([*base, "--method=single"], rich.console.Console(file=io.StringIO())) == 0
+    printed_by(*base, "--method=single")
     monkeypatch.setattr(placing, "place", noted)
     given = [flag.replace("PLAN", str(tmp_path / "plan" / "placement.json")) for flag in flags]
     assert run([*base[:-1], f"--out={tmp_path / 'out'}", *given]) == 2
@@ -157,32 +150,27 @@ def test_an_order_is_searched_unless_it_has_to_be_measured(flags, order, tmp_pat
 
 
 def test_an_order_is_searched_written_and_told(tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
     argv = ["place", "--workload=branches_small", "--cluster=p100x2", "--budget_evaluations=60", "--parts=1"]
-    argv += ["--order=shuffled", "--method=local_search", "--write=method", f"--out={tmp_path / 'out'}"]
-    assert run(argv, console) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
+    argv += ["--order=shuffled", "--method=local_search", "--write=method", f"--out={tmp_path}"]
+    assert "The plan also orders ops by control edges" in " ".join(printed_by(*argv).split())
+    summary, plan = written(tmp_path), written(tmp_path, "placement")
     assert summary["order"] == "shuffled" and len(set(plan["priorities"].values())) == summary["ops"]
-    assert "The plan also orders ops by control edges" in " ".join(console.file.getvalue().split())
 
 
 @pytest.mark.medium
 def test_clusters_are_simulated_on_described_devices_written_and_applied(tmp_path):
-    console = rich.console.Console(file=io.StringIO(), width=100)
-    argv = ["place", "--workload=lstm_lm_small", "--cluster=k40x2", "--parts=1", "--method=list_schedule"]
-    assert run([*argv, "--fuse", f"--out={tmp_path / 'out'}"], console) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    out, again = tmp_path / "out", tmp_path / "again"
+    argv = ["place", "--workload=lstm_lm_small", "--cluster=k40x2"]
+    printed_by(*argv, "--parts=1", "--method=list_schedule", "--fuse", f"--out={out}")
+    summary, plan = written(out), written(out, "placement")
     assert summary["written"] == "fused" and "ops are fused in" in summary["fused"]
     assert summary["runtime_s"] < min(filter(None, summary["baselines"].values()))
-    plan = json.loads((tmp_path / "out" / "placement.json").read_text())
     assert plan["schema_version"] == 2 and plan["clusters"]
-    graph_def = tf.compat.v1.GraphDef.FromString((tmp_path / "out" / "placed_graph.pb").read_bytes())
+    graph_def = tf.compat.v1.GraphDef.FromString((out / "placed_graph.pb").read_bytes())
     assert sum(node.op == "PartitionedCall" for node in graph_def.node) == len(set(plan["clusters"].values()))
-    given = ["place", f"--plan={tmp_path / 'out' / 'placement.json'}", f"--out={tmp_path / 'again'}"]
-    assert run([*given, "--workload=lstm_lm_small", "--cluster=k40x2"], console) == 0
-    assert json.loads((tmp_path / "again" / "placement.json").read_text())["clusters"] == plan["clusters"]
-    assert json.loads((tmp_path / "again" / "summary.json").read_text())["runtime_s"] == summary["runtime_s"]
+    printed_by(*argv, f"--plan={out / 'placement.json'}", f"--out={again}")
+    assert written(again, "placement")["clusters"] == plan["clusters"]
+    assert written(again)["runtime_s"] == summary["runtime_s"]
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +214,7 @@ def test_a_plan_file_with_a_schedule_that_cannot_be_is_refused(
     spoil(plan)
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     argv = ["place", "--workload=dense_small", "--cluster=k40x2", f"--plan={tmp_path / 'plan.json'}"]
-    assert run([*argv, f"--out={tmp_path / 'out'}"], rich.console.Console(file=io.StringIO())) == 2
+    assert command(*argv, f"--out={tmp_path / 'out'}")[0] == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
 
@@ -235,12 +223,10 @@ def test_moving_an_op_moves_what_is_fused_with_it(scheduled_plan, tmp_path):
     made_for = {"workload": "dense_small", "cluster": "k40x2"}
     (tmp_path / "plan.json").write_text(json.dumps({**scheduled_plan, "made_for": made_for}))
     op, cluster = next(iter(scheduled_plan["clusters"].items()))
-    file = io.StringIO()
-    argv = ["explain", f"--plan={tmp_path / 'plan.json'}", f"--op={op}"]
-    assert run(argv, rich.console.Console(file=file, width=300)) == 0
-    fused = sum(one == cluster for one in scheduled_plan["clusters"].values()) - 1
-    assert f"It is fused with {fused} others in cluster {cluster}, and moves with them" in file.getvalue()
-    assert "Its priority is" in file.getvalue() and "what is fused with it elsewhere" in file.getvalue()
+    text = printed_by("explain", f"--plan={tmp_path / 'plan.json'}", f"--op={op}", width=300)
+    fused = list(scheduled_plan["clusters"].values()).count(cluster) - 1
+    assert f"It is fused with {fused} others in cluster {cluster}, and moves with them" in text
+    assert "Its priority is" in text and "what is fused with it elsewhere" in text
 
 
 FOUND = Timed(DATA_PARALLEL, simulated_s=1e-9, peak_bytes={"GPU:0": 1 << 30}, is_candidate=False)
@@ -261,15 +247,14 @@ def printed(report: Outcome) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_a_run_says_what_splitting_the_batch_would_take(tmp_path, capsys):
-    flags = ["--workload=dense_small", "--cluster=p100x2", "--method=single", f"--out={tmp_path / 'out'}"]
-    assert run(["place", *flags]) == 0
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+def test_a_run_says_what_splitting_the_batch_would_take(tmp_path):
+    flags = ["--workload=dense_small", "--cluster=p100x2", "--method=single", f"--out={tmp_path}"]
+    shown = printed_by("place", *flags)
+    told = written(tmp_path)
     row = told["data_parallel"]
     assert row["status"] == "OK"
     assert row["simulated_s"] >= row["lower_bound_s"] > 0
     assert [form["parts"] for form in told["forms"]] == [1, 2] and told["parts"] == 1
-    shown = capsys.readouterr().out
     assert "data parallel" in shown and milliseconds(row["simulated_s"]) in shown
     assert "Data parallel over 2 GPUs would take" in " ".join(shown.split())
 
@@ -278,14 +263,11 @@ def test_what_is_not_known_is_not_said(report):
     assert "data parallel" not in printed(report) and summary(report)["data_parallel"] is None
 
 
-def test_a_reason_is_a_sentence_and_no_row(tmp_path, capsys):
+def test_a_reason_is_a_sentence_and_no_row(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(
-        "import tensorflow as tf\n\ndef step():\n    return tf.sin(tf.random.uniform([4, 4]))\n"
-    )
+    script.write_text("import tensorflow as tf\ndef step(): return tf.sin(tf.random.uniform([4, 4]))\n")
     flags = [f"--script={script}:step", "--cluster=p100x2", "--method=single"]
-    assert run(["place", *flags, f"--out={tmp_path / 'out'}"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(printed_by("place", *flags, f"--out={tmp_path / 'out'}").split())
     assert "The batch cannot be split: " in shown and "so there is no batch to split." in shown
     assert "data parallel" not in shown
 

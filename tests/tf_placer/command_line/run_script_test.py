@@ -1,14 +1,12 @@
 """``run``: the script is the user's own, whatever it prints and ends with, and mistakes are one line."""
 
 import json
-import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
+from tests.own_process import python
 from tf_placer.__main__ import run
 from tf_placer.rewrite.plug_in import DISABLE, LOADED_BY, PREBUILT
 
@@ -170,9 +168,10 @@ def test_a_script_runs_by_a_plan_and_computes_the_same(folder, capfd, monkeypatc
         "--cluster=logical:2", "--parts=1", "--budget_evaluations=8", "--write=method", "--method=random",
     ]  # fmt: skip
     place = ["-m", "tf_placer", "place", "trains.py:model", *words, "--order=heft_rank", "--out=plan"]
-    _in_a_process_of_its_own(*place)
+    # Processes of their own load the script, which says how many threads TensorFlow has.
+    python(*place, cwd=folder).check_returncode()
     placement = json.loads((folder / "plan" / "placement.json").read_text())
-    units = json.loads(_in_a_process_of_its_own("-c", _UNITS))
+    units = json.loads(python("-c", _UNITS, cwd=folder).stdout)
     for position, name in enumerate(placement["devices"]):
         placement["devices"][name] = f"/job:localhost/replica:0/task:0/device:CPU:{int(units[position] % 2)}"
     assert len(units) == len(placement["devices"])
@@ -187,14 +186,6 @@ def test_a_script_runs_by_a_plan_and_computes_the_same(folder, capfd, monkeypatc
     assert out.splitlines()[0] == as_it_is[0]
     assert (as_it_is[1], out.splitlines()[1]) == ("['CPU:0']", "['CPU:0', 'CPU:1']")
     assert lines(err) == [f"tf-placer: one_step_on_data runs by {folder / 'plan.json'}"]
-
-
-def _in_a_process_of_its_own(*arguments: str) -> str:
-    """What Python prints that loads the script, which says how many threads TensorFlow has."""
-    environment = os.environ | {"PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
-    return subprocess.run(
-        [sys.executable, *arguments], check=True, env=environment, stdout=subprocess.PIPE, text=True
-    ).stdout
 
 
 @pytest.mark.slow

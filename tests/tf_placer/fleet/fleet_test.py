@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.refused import refused
 from tests.tf_placer.fleet.stand_in import Actor, Ray
 from tests.tf_placer.problem.small_problems import branches_problem
 from tests.tf_placer.search.other_machine import OtherMachine, live
@@ -186,9 +187,8 @@ def test_when_no_machine_is_left_it_is_said():
 )
 def test_a_machine_of_another_version_or_kind_is_refused(told, error):
     fleet, _, _ = fleet_of(Known("a"), Known("b", **told))
-    with pytest.raises(InputError, match=error) as caught:
+    with refused(error):
         fleet.start()
-    assert "\n" not in str(caught.value)
 
 
 def test_a_worker_that_comes_back_in_another_version_is_left_out():

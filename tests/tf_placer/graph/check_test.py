@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
+from tests.refused import refused
 from tf_placer.base.arguments import InputError
 from tf_placer.graph import clean
 from tf_placer.graph.check import MAX_DEPTH, check_calls, check_graph, is_tensor_name
@@ -95,9 +96,8 @@ def _many_outputs(graph_def) -> None:
 )
 def test_damage_to_the_main_graph(graph_def, damage, message):
     damage(graph_def)
-    with pytest.raises(InputError, match=message) as error:
+    with refused(message):
         check_graph(graph_def)
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

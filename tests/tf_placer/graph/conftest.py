@@ -1,23 +1,9 @@
-"""Small graphs for the clean-ups, and the programs run for real."""
-
-import pathlib
-import pickle
+"""Small graphs for the clean-ups."""
 
 import pytest
 import tensorflow as tf
 
-from tests.own_process import python
 from tf_placer.graph.program import Program
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory) -> dict:
-    """What each program of programs.py computed, as traced and as an Item; see run_item.py."""
-    output = tmp_path_factory.mktemp("runs") / "runs.pickle"
-    program = pathlib.Path(__file__).with_name("run_item.py")
-    child = python(str(program), str(output), PYTHONHASHSEED="12345")
-    assert child.returncode == 0, child.stderr
-    return pickle.loads(output.read_bytes())
 
 
 @pytest.fixture

@@ -187,146 +187,104 @@ def item_of(function: Callable, *args) -> Item:
     return Item.from_function(tf.function(function), *(args or (X,)))
 
 
-def test_an_op_keeps_what_it_asks_for_and_the_graph_has_no_device():
-    def f(x):
-        with tf.device("/GPU:1"):
-            y = tf.exp(x, name="asks")
-        return tf.tanh(y, name="does_not")
-
-    item = item_of(f)
-    assert item.requested_devices == {"asks": ("/device:GPU:1",)}
-    assert {node.device for node in all_nodes(item.graph_def)} == {""}
+def on(device: str, op: Callable, *inputs, **named):
+    """An op that asks for a device."""
+    with tf.device(device):
+        return op(*inputs, **named)
 
 
-def test_a_program_that_asks_for_nothing_has_none():
-    assert item_of(lambda x: tf.exp(x)).requested_devices == {}
+innermost = tf.function(lambda x: tf.sin(x, name="innermost"))
 
 
-def test_what_is_asked_for_does_not_change_the_fingerprint():
-    def asking(x):
-        with tf.device("/GPU:1"):
-            return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (tf.exp(x),), [x])[0]
-
-    def silent(x):
-        return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (tf.exp(x),), [x])[0]
-
-    assert item_of(asking).requested_devices
-    assert item_of(asking).fingerprint == item_of(silent).fingerprint
+@tf.function
+def inner(x):
+    x = on("/CPU:0", tf.exp, x, name="asks")
+    x = on("/device:CPU:*", tf.math.log1p, x, name="any_cpu")
+    x = on("/job:worker", tf.cos, x, name="any_of_a_job")
+    return innermost(tf.tanh(x, name="does_not"))
 
 
-def test_a_called_function_goes_where_its_call_is_unless_it_asks_itself():
-    @tf.function
-    def innermost(x):
-        return tf.sin(x, name="innermost")
-
-    @tf.function
-    def inner(x):
-        with tf.device("/CPU:0"):
-            x = tf.exp(x, name="asks")
-        with tf.device("/device:CPU:*"):
-            x = tf.math.log1p(x, name="any_cpu")
-        with tf.device("/job:worker"):
-            x = tf.cos(x, name="any_of_a_job")
-        return innermost(tf.tanh(x, name="does_not"))
-
-    def f(x):
-        with tf.device("/GPU:1"):
-            y = inner(x)
-        return inner(y)
-
-    asked = item_of(f).requested_devices
-    first, second = "PartitionedCall/", "PartitionedCall_1/"
-    assert asked[f"{first}asks"] == asked[f"{second}asks"] == ("/device:CPU:0",)
-    assert asked[f"{first}any_cpu"] == ("/device:CPU:1",)  # what it leaves open, the call says
-    assert asked[f"{second}any_cpu"] == ("/device:CPU:*",)
-    assert asked[f"{first}any_of_a_job"] == ("/job:worker/device:GPU:1",)
-    assert asked[f"{first}does_not"] == ("/device:GPU:1",)
-    assert asked[f"{first}PartitionedCall/innermost"] == ("/device:GPU:1",)
-    assert f"{second}does_not" not in asked
-    assert f"{second}PartitionedCall/innermost" not in asked
+def with_branches(x):
+    return tf.cond(x[0] > 0.0, lambda: on("/CPU:1", tf.exp, x), lambda: on("/CPU:2", tf.tanh, x))
 
 
-def test_an_op_with_branches_asks_for_what_they_ask_for():
-    def f(x):
-        def asking():
-            with tf.device("/CPU:1"):
-                return tf.exp(x)
+called = tf.function(lambda x: on("/CPU:3", tf.exp, x))
+compiled = tf.function(lambda x: on("/CPU:0", tf.exp, x), jit_compile=True)
 
-        def also_asking():
-            with tf.device("/CPU:2"):
-                return tf.tanh(x)
 
-        return tf.cond(x[0] > 0.0, asking, also_asking)
+def with_a_loop(x):
+    return on("/CPU:9", tf.while_loop, lambda x: x[0] < 9.0, lambda x: (called(x) + 1.0,), [x])[0]
 
-    item = item_of(f)
-    (branching,) = (node.name for node in item.graph_def.node if node.op.endswith("If"))
-    assert sorted(item.requested_devices[branching]) == ["/device:CPU:1", "/device:CPU:2"]
+
+def with_parts_and_copies(x):
+    one = on("/GPU:1", tf.constant, 1.0, name="one")
+    y, z = on("/GPU:1", tf.identity_n, [x, x * 2.0], name="both")
+    return y + one, z * one
+
+
+VARIABLE = on("/CPU:0", tf.Variable, [1.0, 2.0])
+
+
+def with_a_variable(x):
+    y = on("/GPU:0", tf.multiply, x, VARIABLE, name="asks")
+    on("/GPU:0", VARIABLE.assign_add, y)
+    return y
+
+
+FIRST, SECOND = "PartitionedCall", "PartitionedCall_1"
+OF_CALLS = {
+    f"{FIRST}/asks": "/device:CPU:0",
+    f"{FIRST}/any_cpu": "/device:CPU:1",  # what it leaves open, the call says
+    f"{FIRST}/any_of_a_job": "/job:worker/device:GPU:1",
+    **dict.fromkeys([f"{FIRST}/does_not", f"{FIRST}/Identity"], "/device:GPU:1"),
+    **dict.fromkeys([f"{FIRST}/{FIRST}/innermost", f"{FIRST}/{FIRST}/Identity"], "/device:GPU:1"),
+    f"{SECOND}/asks": "/device:CPU:0",
+    f"{SECOND}/any_cpu": "/device:CPU:*",
+    f"{SECOND}/any_of_a_job": "/job:worker",
+}
+OF_A_LOOP = {
+    **dict.fromkeys(["while/maximum_iterations", "while/loop_counter"], "/device:CPU:9"),
+    "while": "/device:CPU:3 /device:CPU:9",
+}
+OF_PARTS = dict.fromkeys(["one", "one/copy", "both/0", "both/1"], "/device:GPU:1")
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        pytest.param(lambda x: tf.exp(x), {}, id="nothing"),
+        pytest.param(lambda x: tf.tanh(on("/GPU:1", tf.exp, x)), {"Exp": "/device:GPU:1"}, id="an op"),
+        pytest.param(lambda x: inner(on("/GPU:1", inner, x)), OF_CALLS, id="calls"),
+        pytest.param(with_branches, {"cond": "/device:CPU:1 /device:CPU:2"}, id="branches"),
+        pytest.param(with_a_loop, OF_A_LOOP, id="a loop"),
+        pytest.param(lambda x: compiled(on("/GPU:0", compiled, x)), {FIRST: "/device:GPU:0"}, id="XLA"),
+        pytest.param(with_parts_and_copies, OF_PARTS, id="parts and copies"),
+        pytest.param(with_a_variable, {"asks": "/device:GPU:0"}, id="where a variable is"),
+    ],
+)
+def test_ops_keep_what_they_ask_for_and_the_graph_has_no_device(function, expected):
+    item = item_of(function)
+    requested = {name: " ".join(sorted(devices)) for name, devices in item.requested_devices.items()}
+    assert requested == expected
     assert {node.device for node in all_nodes(item.graph_def)} == {""}
 
 
 def test_a_loop_asks_for_its_own_device_first():
-    @tf.function
-    def called(x):
-        with tf.device("/CPU:3"):
-            return tf.exp(x)
-
-    def f(x):
-        with tf.device("/CPU:1"):
-            return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (called(x) + 1.0,), [x])[0]
-
-    item = item_of(f)
-    (loop,) = (node.name for node in item.graph_def.node if node.op.endswith("While"))
-    assert item.requested_devices[loop] == ("/device:CPU:1", "/device:CPU:3")
+    assert item_of(with_a_loop).requested_devices["while"] == ("/device:CPU:9", "/device:CPU:3")
 
 
-def test_where_a_variable_is_is_no_request():
-    with tf.device("/CPU:0"):
-        variable = tf.Variable([1.0, 2.0])
+def test_what_is_asked_for_does_not_change_the_fingerprint():
+    def silent(x):
+        return tf.while_loop(lambda x: x[0] < 9.0, lambda x: (tf.exp(x),), [x])[0]
 
-    def f(x):
-        with tf.device("/GPU:0"):
-            y = tf.multiply(x, variable, name="asks")
-            variable.assign_add(y)
-        return y
-
-    item = item_of(f)
-    kinds = {node.name: node.op for node in item.graph_def.node}
-    of_variables = {"VarHandleOp", "ReadVariableOp", "AssignAddVariableOp"}
-    assert of_variables <= {*kinds.values()}
-    assert item.requested_devices["asks"] == ("/device:GPU:0",)
-    assert not {kinds[name] for name in item.requested_devices} & of_variables
+    asking = item_of(lambda x: on("/GPU:1", silent, x))
+    assert asking.requested_devices and asking.fingerprint == item_of(silent).fingerprint
 
 
 def test_the_device_of_the_caller_is_no_request():
     function = tf.function(lambda x: tf.exp(x))
     with tf.device("/CPU:0"):
         assert Item.from_function(function, X).requested_devices == {}
-
-
-def test_what_xla_compiles_runs_where_its_call_is():
-    @tf.function(jit_compile=True)
-    def compiled(x):
-        with tf.device("/CPU:0"):
-            return tf.exp(x)
-
-    def f(x):
-        with tf.device("/GPU:0"):
-            y = compiled(x)
-        return compiled(y)
-
-    assert list(item_of(f).requested_devices.values()) == [("/device:GPU:0",)]
-
-
-def test_parts_and_copies_of_an_op_ask_for_what_it_does():
-    def f(x):
-        with tf.device("/GPU:1"):
-            one = tf.constant(1.0, name="one")
-            y, z = tf.identity_n([x, x * 2.0], name="both")
-        return y + one, z * one
-
-    asked = item_of(f).requested_devices
-    assert {"both/0", "both/1", "one", "one/copy"} <= asked.keys()
-    assert set(asked.values()) == {("/device:GPU:1",)}
 
 
 def test_a_graph_from_a_file_asks_too():

@@ -153,34 +153,6 @@ CPU0 = "/job:localhost/replica:0/task:0/device:CPU:0"
 CPU1 = "/job:localhost/replica:0/task:0/device:CPU:1"
 
 
-def _graph_with_a_loop() -> tf.compat.v1.GraphDef:
-    graph = tf.Graph()
-    with graph.as_default():
-        start = tf.compat.v1.placeholder(tf.float32, [2], name="start")
-        loop = tf.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), [0, start])
-        tf.identity(loop[1], name="end")
-    return graph.as_graph_def()
-
-
-def test_every_node_gets_its_device_and_nothing_else_changes():
-    graph_def = _graph_with_a_loop()
-    before = graph_def.SerializeToString(deterministic=True)
-    assert graph_def.library.function  # the loop's body: must survive unchanged
-    devices = [(CPU0, CPU1)[i % 2] for i in range(len(graph_def.node))]
-
-    placed = place_graph(graph_def, dict(zip([node.name for node in graph_def.node], devices, strict=True)))
-
-    assert [node.device for node in placed.node] == devices
-    assert graph_def.SerializeToString(deterministic=True) == before
-    for node in placed.node:
-        node.device = ""
-    assert placed.SerializeToString(deterministic=True) == before
-
-
-def test_empty_graph():
-    assert place_graph(tf.compat.v1.GraphDef(), {}) == tf.compat.v1.GraphDef()
-
-
 def test_missing_and_strange_nodes_are_named():
     graph_def = tf.compat.v1.GraphDef()
     graph_def.node.add(name="a", op="NoOp")
@@ -206,23 +178,6 @@ def test_a_colocation_group_must_stay_together(target):
     assert place_graph(graph_def, {"a": CPU1, "b": CPU1}).node[1].device == CPU1
     with pytest.raises(InputError, match="'b' and 'a' are colocated"):
         place_graph(graph_def, {"a": CPU0, "b": CPU1})
-
-
-def test_the_body_of_a_loop_runs_where_the_loop_was_put():
-    graph_def = _graph_with_a_loop()
-    loop = next(node.name for node in graph_def.node if node.op in ("While", "StatelessWhile"))
-    placed = place_graph(graph_def, {n.name: CPU1 if n.name == loop else CPU0 for n in graph_def.node})
-    graph = tf.Graph()
-    with graph.as_default():
-        tf.import_graph_def(placed, name="")
-    config = tf.compat.v1.ConfigProto(device_count={"CPU": 2})
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    options = tf.compat.v1.RunOptions(output_partition_graphs=True)
-    metadata = tf.compat.v1.RunMetadata()
-    with tf.compat.v1.Session(graph=graph, config=config) as session:
-        result = session.run("end:0", {"start:0": [1.0, 3.0]}, options=options, run_metadata=metadata)
-    assert result.tolist() == [8.0, 24.0]  # three doublings
-    assert [n.device for part in metadata.partition_graphs for n in part.node if n.op == "Mul"] == [CPU1]
 
 
 @pytest.fixture(scope="module")
@@ -260,26 +215,3 @@ def test_an_order_becomes_control_inputs_after_the_others(item, placement):
     assert placed == plain
     nothing = dataclasses.replace(placement, priority_of_op=np.zeros(placement.problem.num_ops))
     assert apply_placement(item, nothing) == plain
-
-
-def test_clusters_that_are_not_legal_are_refused(item, placement):
-    decided = dataclasses.replace(placement, cluster_of_op=np.arange(placement.problem.num_ops))
-    with pytest.raises(InputError, match="cannot be in cluster"):
-        apply_placement(item, decided)
-
-
-def test_the_item_is_left_alone(item, placement):
-    before = item.graph_def.SerializeToString(deterministic=True)
-    placed = apply_placement(item, placement)
-    for node in placed.node:
-        node.device = ""
-    assert item.graph_def.SerializeToString(deterministic=True) == before
-    assert placed.SerializeToString(deterministic=True) == before
-
-
-def test_a_placement_for_another_graph_is_refused(placement):
-    other = workloads.build("dense_small", layers=4)
-    with pytest.raises(
-        InputError, match=r"placement is for 'dense_small' .* search a placement for this item"
-    ):
-        apply_placement(other, placement)

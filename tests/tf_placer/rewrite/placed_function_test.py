@@ -1,44 +1,12 @@
 """A placed function is the same callable: arguments, results, gradients, variables, side effects."""
 
-import collections
-
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.logical_devices import NUM_DEVICES
 from tests.tf_placer.rewrite.placing import place, place_some
 from tf_placer.base.arguments import InputError
-from tf_placer.cluster.cluster import Cluster
-from tf_placer.graph.item import Item
-from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.problem.placement import Placement
-from tf_placer.rewrite.placed_function import placed_function
 
 pytestmark = pytest.mark.own_process(exact=True)
-
-Pair = collections.namedtuple("Pair", ["left", "right"])
-
-
-def test_structured():
-    @tf.function
-    def f(x, *, pair, scale=2):
-        return {"sum": x + pair.left * scale, "both": (pair.right, [x - 1.0, None])}
-
-    x, pair = tf.constant([1.0, 2.0]), Pair(tf.constant([3.0, 4.0]), tf.constant(5.0))
-    concrete = f.get_concrete_function(x, pair=pair)
-    problem = analytic_problem(Item.from_function(concrete, x, pair), Cluster.logical(NUM_DEVICES))
-    row = np.arange(problem.num_units) % NUM_DEVICES
-    placed = placed_function(concrete, Placement(problem, row), x, pair)
-    expected, found = f(x, pair=pair), placed(x, pair=pair, scale=2)
-    tf.nest.assert_same_structure(expected, found)
-    same = [
-        bool(tf.reduce_all(a == b))
-        for a, b in zip(*map(tf.nest.flatten, (expected, found)), strict=True)
-        if a is not None
-    ]
-    assert all(same)
-    assert len(same) == 3
 
 
 def outcomes(function, x: tf.Tensor, *variables: tf.Variable) -> list:
@@ -91,9 +59,7 @@ def branches_in_a_loop_that_take_elements() -> tuple:
 
 
 def calls_in_a_branch_and_a_loop() -> tuple:
-    @tf.function
-    def called(x, y):
-        return tf.sin(x) * y, tf.exp(y)
+    called = tf.function(lambda x, y: (tf.sin(x) * y, tf.exp(y)))
 
     @tf.function
     def f(x):
@@ -209,9 +175,6 @@ def test_result_of_a_branch_named_as_its_input():
 
 
 def test_variable_passed_as_an_argument_is_refused():
-    @tf.function
-    def f(state, x):
-        return state.assign_add(x)
-
+    f = tf.function(lambda state, x: state.assign_add(x))
     with pytest.raises(InputError, match="as an argument"):
         place(f, tf.Variable([1.0, 2.0]), tf.constant([1.0, 1.0]))

@@ -223,22 +223,6 @@ def test_a_worker_that_the_library_has_no_effect_on_does_not_start(monkeypatch, 
     assert workers.pids == ()
 
 
-def test_without_a_compiler_workers_are_refused_in_one_line(monkeypatch, tmp_path):
-    monkeypatch.delenv(fork_server.OPEN_WORKERS, raising=False)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    monkeypatch.delenv("TF_PLACER_LOOPBACK_LIBRARY", raising=False)  # Bazel sets it
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    library = dataclasses.replace(fork_server.LOOPBACK_LIBRARY, folder=tmp_path)
-    monkeypatch.setattr(fork_server, "LOOPBACK_LIBRARY", library)
-    workers = LocalWorkers(Cluster.local(1))
-    refused = (
-        r"^cannot compile .* network: no-such-compiler not found; install g\+\+ or set CXX; --open_workers"
-    )
-    with pytest.raises(InputError, match=refused):
-        workers.start()
-    assert workers.pids == ()
-
-
 @pytest.mark.parametrize(("word", "is_open"), [(None, False), ("", False), ("0", False), ("1", True)])
 def test_the_environment_opens_workers(monkeypatch, word, is_open):
     monkeypatch.delenv(fork_server.OPEN_WORKERS, raising=False)
@@ -271,20 +255,8 @@ def device_of(listener: socket.socket) -> str:
     return listener.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16).rstrip(b"\0").decode()
 
 
-def _local_cluster(cores: int | None = None) -> Cluster:
-    return Cluster.local(cores or len(os.sched_getaffinity(0)))
-
-
-def _alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
-            return stat.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_described_hardware_cannot_be_started():
-    cluster = Cluster("paper", _local_cluster(1).devices, (), kind="described")
+    cluster = Cluster("paper", Cluster.local(1).devices, (), kind="described")
     with pytest.raises(InputError, match="'paper' is described"):
         workers_of(cluster)
 
@@ -305,7 +277,7 @@ def test_more_workers_than_cores_are_refused():
 
 
 def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
-    cluster = _local_cluster()
+    cluster = Cluster.local(len(os.sched_getaffinity(0)))
     cores = sorted(os.sched_getaffinity(0))
     with LocalWorkers(cluster) as workers:
         pids = workers.pids
@@ -317,7 +289,7 @@ def test_a_session_reaches_each_pinned_worker_and_none_survives_the_block():
             names = {device.name for device in session.list_devices()}
         assert {device.name for device in cluster.devices} <= names
         assert workers.death() is None
-    assert not any(map(_alive, pids))
+    assert all(map(is_gone, pids))
 
 
 @pytest.mark.medium
@@ -337,13 +309,10 @@ def test_no_worker_survives_a_killed_parent():
         [sys.executable, "-c", script], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
     )
     pids = [int(word) for word in parent.stdout.readline().split()]
-    assert pids and all(map(_alive, pids))
+    assert pids and all(os.path.exists(f"/proc/{pid}") for pid in pids)
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
-    deadline = time.monotonic() + 60.0
-    while any(map(_alive, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(_alive, pids))
+    assert all(map(is_gone, pids))
 
 
 @pytest.mark.medium
@@ -356,7 +325,7 @@ def test_a_worker_may_print_before_and_after_it_is_ready(monkeypatch, tmp_path):
     )
     monkeypatch.setattr("tf_placer.workers.worker_process.__file__", str(talkative))
     with (
-        LocalWorkers(_local_cluster(1)) as workers,
+        LocalWorkers(Cluster.local(1)) as workers,
         tf.compat.v1.Session(workers.target, graph=tf.Graph()) as session,
     ):
         assert session.list_devices()
@@ -366,7 +335,7 @@ def test_a_worker_that_cannot_start_says_why(monkeypatch, tmp_path):
     broken = tmp_path / "broken.py"
     broken.write_text("raise SystemExit('no TensorFlow here')\n")
     monkeypatch.setattr("tf_placer.workers.worker_process.__file__", str(broken))
-    workers = LocalWorkers(_local_cluster(1))
+    workers = LocalWorkers(Cluster.local(1))
     with pytest.raises(WorkerError, match="no TensorFlow here"):
         workers.start()
     assert workers.pids == ()

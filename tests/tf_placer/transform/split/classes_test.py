@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from colocation.units import form_units
+from tests.colocation.random_graphs import control_flow
 from tests.oracles.split_equality import differences, run_lifted
 from tests.tf_placer.transform.split.steps import complaints
 from tf_placer.graph.item import Item
@@ -165,13 +166,8 @@ def gradient_of_a_loop(graph: tf.Graph) -> list[str]:
 
 def test_a_gradient_of_an_old_loop_is_split_around_it():
     graph = tf.Graph()
-    was_new = tf.compat.v1.control_flow_v2_enabled()
-    tf.compat.v1.disable_control_flow_v2()
-    try:
+    with control_flow(functional=False):
         fetches = gradient_of_a_loop(graph)
-    finally:
-        if was_new:
-            tf.compat.v1.enable_control_flow_v2()
     with graph.as_default():
         meta = tf.compat.v1.train.export_meta_graph()
     item = Item.from_meta_graph(meta, fetches=fetches, input_shapes={"x": [4, FEATURES]})
