@@ -102,16 +102,13 @@ def examine(console: rich.console.Console, probed: concurrent.futures.Future[Clu
         compiler, scotch, ray = os.environ.get("CXX", "g++"), why_missing(), ray_version()
         path = shutil.which(compiler)
         missing = f"{compiler} is not installed; install g++ or set CXX: new code cannot be compiled"
-        no_ray = f"no Ray; {INSTALL}"
+        fleet = (f"Ray {ray}", why_no_ray()) if ray else (f"no Ray; {INSTALL}", "")
         findings = [
             *(*_tensorflow(), devices, *_compiled()),
             Finding("compiler", path or f"no {compiler}", "" if path else missing),
             Finding("method scotch", "is not there" if scotch else "has its program", scotch),
-            Finding(
-                "fleet of machines (--fleet)", f"Ray {ray}" if ray else no_ray, why_no_ray() if ray else ""
-            ),
-            cores_finding,
-            memory_finding,
+            Finding("fleet of machines (--fleet)", *fleet),
+            *(cores_finding, memory_finding),
         ]
         folder, unwritable, no_limit = user_cache_folder(), "", ""
         workloads = size(next(entry.num_bytes for entry in contents if entry.kind == "workloads"))

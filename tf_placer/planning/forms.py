@@ -153,10 +153,8 @@ class Form:
         if cluster.is_live or self.split is None or whole is None or whole.item is None:
             return self
         kept = faster_whole(self.split, self.problem, whole.problem, self.replicas, whole_s)
-        if not kept:
-            return self
         try:
-            return self.keeping(kept)
+            return self.keeping(kept) if kept else self
         except InputError:  # what is left can be split only together with what is kept
             return self
 

@@ -228,7 +228,7 @@ def search_live(
       faster than that. Beside it the best single device, the best of the method and of those that searched beside it.
 
     Raises:
-      NothingFits: nothing ran that was measured.
+      NothingFits: nothing ran, or what is recommended does not fit in memory as the fitted simulator counts it.
       WorkerError, UnreachableServer: the workers cannot be started or found, and nothing was measured before.
       KeyboardInterrupt: Ctrl-C before anything was measured.
     """
@@ -290,10 +290,7 @@ class _LiveSearch:
         self._is_interrupted, self._why = False, ""
 
     def run(self, make_parts: MakeParts | None) -> None:
-        """Measures, searches and races, until Ctrl-C or a failure of the runtime ends it.
-
-        Raises WorkerError or UnreachableServer where nothing was measured before.
-        """
+        """Measures, searches and races, until Ctrl-C or a failure of the runtime ends it; raises as ``search_live``."""
         try:
             with self._phase(forecast.MEASURE):
                 self._measure_what_is_there()
@@ -460,12 +457,7 @@ class _LiveSearch:
             self._trials = self._race.of(self._trials)
 
     def outcome(self) -> Outcome:
-        """Outcome: the recommended plan and the best plan of each method.
-
-        Raises:
-          NothingFits: nothing ran, or what is recommended does not fit in memory as the fitted simulator counts it.
-          KeyboardInterrupt: Ctrl-C before anything did.
-        """
+        """Outcome: the recommended plan and the best plan of each method; raises as ``search_live``."""
         ran = self._ran()
         if not ran and self._is_interrupted:
             raise KeyboardInterrupt
