@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.studies.observed import Seen
+from experiments.studies.cells import Seen
 from tests.conformance.descriptors import METHODS, POLICIES
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
 from tests.tf_placer.problem.small_problems import (

@@ -409,16 +409,14 @@ class _Move:
 
     def __init__(self, variable: tf.Variable, device: str) -> None:
         self.variable, self.old = variable, variable.handle
-        self._copied = self._read_old()
+        self._copied = tf.raw_ops.ReadVariableOp(resource=self.old, dtype=variable.dtype)
         with tf.device(device):
             self.new = internals.new_storage(variable, self._copied)
 
-    def _read_old(self) -> tf.Tensor:
-        return tf.raw_ops.ReadVariableOp(resource=self.old, dtype=self.variable.dtype)
-
     def catch_up(self) -> None:
         """Copies a value again that a thread changed during the copy; nothing holds the old storage now."""
-        latest, copied = self._read_old(), self._copied
+        latest = tf.raw_ops.ReadVariableOp(resource=self.old, dtype=self.variable.dtype)
+        copied = self._copied
         is_same = latest.shape == copied.shape
         if is_same and latest.dtype == tf.string:
             is_same = bool(tf.reduce_all(latest == copied))

@@ -158,12 +158,6 @@ class ExecutedOrder:
     broken: tuple[tuple[str, str], ...] = ()  # the other pairs, by name
     absent: int = 0  # pairs with an op that is not in the trace, because TensorFlow pruned or fused it
 
-    @property
-    def share(self) -> float:
-        """Share of the pairs in the trace that ran in order; 1 where there is none."""
-        pairs = self.in_order + len(self.broken)
-        return self.in_order / pairs if pairs else 1.0
-
     def summary(self) -> str:
         """A part of a line."""
         pairs = self.in_order + len(self.broken)

@@ -9,8 +9,7 @@ import pytest
 
 from experiments.studies import cells as cells_module
 from experiments.studies import table_page
-from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, fill, keep, made_of, read_kept
-from experiments.studies.observed import Point, Seen, curve_of, observed
+from experiments.studies.cells import NOT_RUN, OUT_OF_MEMORY, Cell, Filled, Point, Seen, fill
 from experiments.studies.study import Candidate, Row
 from tests.experiments.studies.by_hand import PAPER, STUDY
 from tests.tf_placer.agents.tiny_learner import TINY, TinyConfig
@@ -199,26 +198,26 @@ PROBLEM = problem_of([1], [])
 
 def made(**changed):
     given = {"method": "hdp", "config": None, "seed": 0, "evaluations": 20, "cap_s": 60.0, **changed}
-    return made_of(PROBLEM, **given)
+    return cells_module.made_of(PROBLEM, **given)
 
 
 def test_what_is_kept_is_read_for_the_same_search_and_no_other(tmp_path):
     path = tmp_path / "cell.json"
-    assert read_kept(path, made()) is None
-    keep(path, made(), CELL)
+    assert cells_module.read_kept(path, made()) is None
+    cells_module.keep(path, made(), CELL)
     # Not ==: what is not known is equal to nothing.
-    assert repr(read_kept(path, made())) == repr(CELL)
+    assert repr(cells_module.read_kept(path, made())) == repr(CELL)
     assert [one.name for one in tmp_path.iterdir()] == ["cell.json"]
     others = {"seed": 1, "evaluations": 21, "cap_s": 61.0, "config": {"placements": 3}, "method": "single"}
     for name, value in others.items():
-        assert read_kept(path, made(**{name: value})) is None
+        assert cells_module.read_kept(path, made(**{name: value})) is None
     # The version of the network is part of it.
     assert made()["versions"]
-    assert read_kept(path, {**made(), "versions": {}}) is None
+    assert cells_module.read_kept(path, {**made(), "versions": {}}) is None
     whole = path.read_text()
     for damaged in (whole[:-9], "[]", whole.replace('"peak_bytes"', '"peak"')):
         path.write_text(damaged)
-        assert read_kept(path, made()) is None
+        assert cells_module.read_kept(path, made()) is None
 
 
 def test_weights_are_known_by_what_is_in_them(tmp_path):
@@ -260,7 +259,7 @@ def test_nothing_that_ran_is_no_best():
 def test_a_search_that_is_watched_is_the_search():
     problem, config = branches_problem(2, 3), TinyConfig(samples=8)
     plain = search(problem, TINY, budget_evaluations=44, seed=1, config=config)
-    spec, seen = observed(TINY, 44)
+    spec, seen = cells_module.observed(TINY, 44)
     watched = search(problem, spec, budget_evaluations=44, seed=1, config=config)
     assert watched.placement.device_of_unit.tolist() == plain.placement.device_of_unit.tolist()
     seen_rounds, rounds = (
@@ -281,9 +280,9 @@ def test_points_are_as_far_apart_as_can_be_and_means_count_what_ran():
     ]  # fmt: skip
     history = [HistoryEntry(*numbers, failed=failed) for *numbers, failed in entries]
     # A point at each 22.5 of 45: after the third round, and the end. (5 * 5 + 10 * 8) / 15; (10 * 6 + 1 * 2) / 11
-    assert curve_of(history, 2) == [Point(30, 3.0, 3.0, 7.0), Point(45, 5.0, 2.0, 62 / 11)]
-    assert [point.evaluations for point in curve_of(history, 100)] == [10, 20, 30, 40, 45]
-    assert curve_of([], 3) == []
+    assert cells_module.curve_of(history, 2) == [Point(30, 3.0, 3.0, 7.0), Point(45, 5.0, 2.0, 62 / 11)]
+    assert [point.evaluations for point in cells_module.curve_of(history, 100)] == [10, 20, 30, 40, 45]
+    assert cells_module.curve_of([], 3) == []
 
 
 def test_the_best_at_a_count_never_flatters_who_is_compared_with_it():
