@@ -9,8 +9,8 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import tf_placer
-from experiments.studies.random_steps import RandomStep
 from tests.oracles.split_equality import differences, run_lifted
+from tests.tf_placer.transform.random_steps import RandomStep
 from tf_placer import workloads
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments.studies.random_steps import RandomStep
 from tests.equivalence.building import build
 from tests.equivalence.operations import program_of_seed
 from tests.oracles.split_equality import differences, run_lifted
+from tests.tf_placer.transform.random_steps import RandomStep
 from tests.tf_placer.transform.split import faults
 from tests.tf_placer.transform.split.mixed_axes import PROGRAMS, item_of
 from tests.tf_placer.transform.split.steps import complaints, item_of_step, wrong_sizes

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from experiments.studies.random_steps import RandomStep
 from tests.oracles.split_equality import differences, lost_order, run_lifted
+from tests.tf_placer.transform.random_steps import RandomStep
 from tf_placer.graph.item import Item
 from tf_placer.graph.sizes import output_specs
 from tf_placer.transform.split import split_program
