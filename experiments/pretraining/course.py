@@ -19,6 +19,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt
 
+from experiments.pretraining import random_networks
+from experiments.pretraining.random_networks import SIZES
 from experiments.studies.formats import read_toml
 from tf_placer import workloads
 from tf_placer.base.arguments import FINITE, InputError, fit, nearest
@@ -27,8 +29,6 @@ from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import preset_path
 from tf_placer.graph.item import Item
 from tf_placer.transform.split.split_batch import split
-from tf_placer.workloads import random_networks
-from tf_placer.workloads.random_networks import SIZES
 
 FOLDER = pathlib.Path(__file__).parent
 COURSE = FOLDER / "course.toml"

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 
+from experiments.pretraining import random_networks
 from experiments.pretraining.course import (
     CHOICES,
     COUNT,
@@ -27,7 +28,6 @@ from tests.refused import refused
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.problem.analytic_problem import analytic_problem
-from tf_placer.workloads import random_networks
 
 SMALL = """
 machines = 3
