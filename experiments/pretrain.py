@@ -33,13 +33,13 @@ from experiments.pretraining.course import (
     WORKLOADS,
     Generated,
     Program,
-    build,
     check_digest,
     course_named,
     draw,
     seconds,
     without,
 )
+from experiments.pretraining.random_networks import build
 from tf_placer import workloads
 from tf_placer.agents.features import weights_bytes
 from tf_placer.base.arguments import InputError

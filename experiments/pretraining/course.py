@@ -19,16 +19,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from annotated_types import Ge, Gt
 
-from experiments.pretraining import random_networks
-from experiments.pretraining.random_networks import SIZES
+from experiments.pretraining.random_networks import FAMILIES
 from experiments.studies.formats import read_toml
 from tf_placer import workloads
 from tf_placer.base.arguments import FINITE, InputError, fit, nearest
 from tf_placer.base.files import write_atomically
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import preset_path
-from tf_placer.graph.item import Item
-from tf_placer.transform.split.split_batch import split
 
 FOLDER = pathlib.Path(__file__).parent
 COURSE = FOLDER / "course.toml"
@@ -189,14 +186,14 @@ class Generated(Program):
 
 def draw(number: int, seed: int) -> Generated:
     """A program and its machines; families take turns."""
-    generator, family = np.random.default_rng([seed, number]), [*SIZES][number % len(SIZES)]
+    generator, family = np.random.default_rng([seed, number]), [*FAMILIES][number % len(FAMILIES)]
     optimizer, parts = (_one_of(generator, CHOICES[name]) for name in ("optimizer", "parts"))
     update_ops = _UPDATE_OPS[optimizer]
     aimed = _log_uniform(generator, _LEAST_AIMED * parts * (1 + update_ops / 25), _MOST_AIMED)
     for tries in itertools.count():
         settings = {name: _one_of(generator, values) for name, values in CHOICES["families"][family].items()}
         settings["depth"] = int(generator.integers(1, _DEEPEST + 1))
-        size = SIZES[family](**settings)
+        size = FAMILIES[family][2](**settings)
         ops = size.ops * (1 if parts == 1 else parts * size.split) + size.variables * update_ops
         fits = size.weights <= _MOST_WEIGHTS and size.activations <= _MOST_ACTIVATIONS
         near = _NEAR * 1.0002**tries  # few layers have few numbers of ops
@@ -205,11 +202,6 @@ def draw(number: int, seed: int) -> Generated:
     settings |= {"optimizer": optimizer, "parts": parts, "seed": int(generator.integers(2**31))}
     machines = tuple(draw_machine(generator) for _ in range(CHOICES["machines"]))
     return Generated(family, family, settings, machines, number, round(ops))
-
-
-def build(family: str, parts: int, **settings: Any) -> Item:
-    """Traces a drawn program, with its batch in parts where there are several; variables are without values."""
-    return split(random_networks.build(family, **settings), parts).without_values()
 
 
 def draw_machine(generator: np.random.Generator) -> Machine:

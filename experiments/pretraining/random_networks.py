@@ -12,6 +12,7 @@ import tensorflow as tf
 from colocation.tensorflow_internals import gradients_forgotten
 from tf_placer.base.eager import outside_functions
 from tf_placer.graph.item import Item
+from tf_placer.transform.split.split_batch import split
 from tf_placer.workloads.spec import begin, image_batch, optimizer_named, sentence_batch
 
 _CLASSES = 100
@@ -285,43 +286,10 @@ def message_passing(net: Net, x: Any, depth: int, width: int, attends: bool, **_
     return net.dense(h, _CLASSES)
 
 
-def _words(batch: int, length: int, vocabulary: int, **_: Any) -> tuple:
-    return sentence_batch(batch, length, vocabulary, 0)
-
-
-def _graph(batch: int, width: int, relations: int, neighbours: int, **_: Any) -> tuple:
-    edges = np.random.default_rng(0).integers(batch, size=(relations, 2, neighbours * batch), dtype=np.int32)
-    return (tf.zeros([batch, width]), tf.constant(edges)), tf.zeros([batch], tf.int32)
-
-
-# Family -> network, and what it is called with.
-FAMILIES: Mapping[str, tuple[Callable[..., tf.Tensor], Callable[..., tuple]]] = {
-    "cells": (cells, lambda batch, size, **_: image_batch(batch, size, _CLASSES, 0)),
-    "u_net": (
-        u_net,
-        lambda batch, size, **_: (
-            image_batch(batch, size, _CLASSES, 0)[0],
-            tf.zeros([batch, size, size], tf.int32),
-        ),
-    ),
-    "recurrent": (recurrent, _words),
-    "transformer": (transformer, _words),
-    "mixture_of_experts": (transformer, _words),
-    "towers": (
-        towers,
-        lambda batch, width, vocabulary, **_: (
-            (tf.zeros([batch, width]), sentence_batch(batch, _IDS, vocabulary, 0)[0]),
-            tf.zeros([batch], tf.int32),
-        ),
-    ),
-    "message_passing": (message_passing, _graph),
-}
-
-
-def build(family: str, seed: int, optimizer: str, **settings: Any) -> Item:
-    """Traces a training step of a family."""
+def build(family: str, parts: int, seed: int, optimizer: str, **settings: Any) -> Item:
+    """Traces a training step of a family, with its batch in parts where there are several; no variable has a value."""
     begin(seed)
-    net, update, (network, examples) = Net(seed), optimizer_named(optimizer), FAMILIES[family]
+    net, update, (network, examples, _) = Net(seed), optimizer_named(optimizer), FAMILIES[family]
 
     @tf.function(autograph=False)
     def step(x: Any, y: tf.Tensor) -> tf.Tensor:
@@ -334,7 +302,7 @@ def build(family: str, seed: int, optimizer: str, **settings: Any) -> Item:
         return loss
 
     with gradients_forgotten():  # nobody else has the function
-        return Item.from_function(step, *examples(**settings), name=family)
+        return split(Item.from_function(step, *examples(**settings), name=family), parts).without_values()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -397,12 +365,34 @@ def _size_of_message_passing(
     return Size(depth * ops, depth * variables, depth * (relations + 2) * width**2, depth * held, 0.55)
 
 
-SIZES: Mapping[str, Callable[..., Size]] = {
-    "cells": _size_of_cells,
-    "u_net": _size_of_u_net,
-    "recurrent": _size_of_recurrent,
-    "transformer": _size_of_transformer,
-    "mixture_of_experts": _size_of_transformer,
-    "towers": _size_of_towers,
-    "message_passing": _size_of_message_passing,
+def _images(batch: int, size: int, **_: Any) -> tuple:
+    return image_batch(batch, size, _CLASSES, 0)
+
+
+def _pixels(batch: int, size: int, **_: Any) -> tuple:
+    return _images(batch, size)[0], tf.zeros([batch, size, size], tf.int32)
+
+
+def _words(batch: int, length: int, vocabulary: int, **_: Any) -> tuple:
+    return sentence_batch(batch, length, vocabulary, 0)
+
+
+def _rows(batch: int, width: int, vocabulary: int, **_: Any) -> tuple:
+    return (tf.zeros([batch, width]), _words(batch, _IDS, vocabulary)[0]), tf.zeros([batch], tf.int32)
+
+
+def _graph(batch: int, width: int, relations: int, neighbours: int, **_: Any) -> tuple:
+    edges = np.random.default_rng(0).integers(batch, size=(relations, 2, neighbours * batch), dtype=np.int32)
+    return (tf.zeros([batch, width]), tf.constant(edges)), tf.zeros([batch], tf.int32)
+
+
+# Family -> network, what it is called with, and its size.
+FAMILIES: Mapping[str, tuple[Callable[..., tf.Tensor], Callable[..., tuple], Callable[..., Size]]] = {
+    "cells": (cells, _images, _size_of_cells),
+    "u_net": (u_net, _pixels, _size_of_u_net),
+    "recurrent": (recurrent, _words, _size_of_recurrent),
+    "transformer": (transformer, _words, _size_of_transformer),
+    "mixture_of_experts": (transformer, _words, _size_of_transformer),
+    "towers": (towers, _rows, _size_of_towers),
+    "message_passing": (message_passing, _graph, _size_of_message_passing),
 }

@@ -6,16 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from experiments.pretraining import random_networks
 from experiments.pretraining.course import (
     CHOICES,
     COUNT,
     COURSE,
     LEAST_OPS,
     MOST_OPS,
-    SIZES,
     Machine,
-    build,
     check_digest,
     course_named,
     draw,
@@ -24,6 +21,7 @@ from experiments.pretraining.course import (
     seconds,
     without,
 )
+from experiments.pretraining.random_networks import FAMILIES, build
 from tests.refused import refused
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.simulated import SimulatedEvaluator
@@ -136,11 +134,11 @@ def test_a_course_is_that_of_its_seed_and_a_shorter_one_its_beginning(course):
 
 def test_all_families_are_drawn_alike_often_and_some_programs_in_parts(course):
     count = collections.Counter(program.family for program in course)
-    assert count.keys() == SIZES.keys() == CHOICES["families"].keys() == random_networks.FAMILIES.keys()
+    assert count.keys() == FAMILIES.keys() == CHOICES["families"].keys()
     assert max(count.values()) - min(count.values()) <= 1
     in_parts = {program.family for program in course if program.settings["parts"] > 1}
-    assert in_parts == SIZES.keys()
-    assert {program.family for program in without(course, ["cells"])} == SIZES.keys() - {"cells"}
+    assert in_parts == FAMILIES.keys()
+    assert {program.family for program in without(course, ["cells"])} == FAMILIES.keys() - {"cells"}
 
 
 def test_estimates_of_ops_are_spread_within_the_limits_with_room_for_errors(course):
@@ -169,7 +167,7 @@ def test_machines_have_2_to_8_gpus_of_one_or_two_models_and_links_of_a_quarter_t
     assert pairs
 
 
-@pytest.mark.parametrize("family", SIZES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estimated(family):
     choices = CHOICES["families"][family]
     settings = {name: values[-1] if values[-1] is True else values[0] for name, values in choices.items()}
@@ -178,7 +176,7 @@ def test_a_program_is_traced_as_the_same_graph_again_and_about_as_large_as_estim
     first, again, other = (item.fingerprint for item in items)
     assert first == again
     assert (first != other) == (family in DRAWN)
-    assert 0.6 < items[0].index.num_ops / SIZES[family](**settings).ops < 1.5
+    assert 0.6 < items[0].index.num_ops / FAMILIES[family][2](**settings).ops < 1.5
 
 
 def test_a_batch_in_parts_has_copies_and_other_digests():
@@ -190,7 +188,7 @@ def test_a_batch_in_parts_has_copies_and_other_digests():
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("family", SIZES)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_drawn_program_is_within_the_limits_and_fits_its_machines(course, family):
     program = min((one for one in course if one.family == family), key=lambda one: one.ops)
     item = build(program.family, **program.settings)
