@@ -54,9 +54,8 @@ def test_a_copy_lives_from_its_arrival_until_its_last_reader_has_ended():
     sender = "/job:worker/replica:0/task:1/device:CPU:0"
     copy.timeline_label = f"[1KB] [1Gb/s] edge_12_made_there/MatMul from {sender} to {WORKER}"
     copy.output.add().tensor_description.allocation_description.requested_bytes = 1000
-    for node, times in zip(
-        trace.step_stats.dev_stats[0].node_stats, ((5, 1), (25, 15), (41, 4)), strict=True
-    ):
+    nodes = trace.step_stats.dev_stats[0].node_stats
+    for node, times in zip(nodes, ((5, 1), (25, 15), (41, 4)), strict=True):
         node.all_start_micros, node.all_end_rel_micros = times
     assert traced_peak_bytes(trace, {"made_there/MatMul": ["early", "late"]})[WORKER] == 1050
     assert traced_peak_bytes(trace, {"made_there/MatMul": ["later"]})[WORKER] == 1060
