@@ -44,12 +44,7 @@ from tf_placer.agents.tables import (
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import expanded, ordered_groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention
-from tf_placer.networks.seq2seq import (
-    DeviceChoices,
-    DeviceScorer,
-    ProjectedLstm,
-    Seq2SeqPlacer,
-)
+from tf_placer.networks.seq2seq import DeviceChoices, DeviceScorer, ProjectedLstm, Seq2SeqPlacer
 from tf_placer.planners.cp_sat import CpSatConfig
 from tf_placer.planners.plain import why_missing
 from tf_placer.planners.population import BrkgaConfig, CemConfig
@@ -162,8 +157,8 @@ class PolicyDescriptor:
       make: the policy with untrained weights; those of a problem it was not made with serve it, too, if ``is_general``.
       sample: draws of a seed, and their log-probabilities [B]: policy, inputs, seed.
       score: log-probabilities [B] of given actions: policy, inputs, actions.
-      placements: [B, U] of actions: policy, inputs, actions.
       every: all that could be decided about a problem of at most 3 units and 2 devices, as actions: inputs.
+      placements: [B, U] of actions: policy, inputs, actions.
     """
 
     method: str
@@ -171,8 +166,10 @@ class PolicyDescriptor:
     make: Callable[[Any], snt.Module]
     sample: Callable[[Any, Any, tf.Tensor], tuple[Any, tf.Tensor]]
     score: Callable[[Any, Any, Any], tf.Tensor]
-    placements: Callable[[Any, Any, Any], tf.Tensor]
     every: Callable[[Any], Any]
+    placements: Callable[[Any, Any, Any], tf.Tensor] = lambda policy, inputs, actions: policy.placements(
+        inputs, actions
+    )
     is_general: bool = True
 
 
@@ -193,15 +190,10 @@ def _of_sequence(method: str, read: Any, make: Any) -> PolicyDescriptor:
         drawn = policy.sample(inputs, 40, seed)
         return drawn.actions[0], drawn.log_prob()[0]
 
-    return PolicyDescriptor(
-        method,
-        read,
-        make,
-        sample,
-        score=lambda policy, inputs, actions: policy.score(inputs, actions).log_prob()[0],
-        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
-        every=lambda inputs: _devices(inputs.choices.legal),
-    )
+    def score(policy: Any, inputs: Any, actions: tf.Tensor) -> tf.Tensor:
+        return policy.score(inputs, actions).log_prob()[0]
+
+    return PolicyDescriptor(method, read, make, sample, score, lambda inputs: _devices(inputs.choices.legal))
 
 
 def _read_colocrl(problem: Problem) -> Any:
@@ -276,9 +268,7 @@ def _placeto_begin(inputs: PlacetoInputs, episodes: int) -> tf.Tensor:
     return tf.tile(_first_legal(inputs.choices.legal)[tf.newaxis], [episodes, 1])
 
 
-def _sample_placeto(
-    policy: PlacetoPolicy, inputs: PlacetoInputs, seed: tf.Tensor
-) -> tuple[Episodes, tf.Tensor]:
+def _sample_placeto(policy: PlacetoPolicy, inputs: Any, seed: tf.Tensor) -> tuple[Episodes, tf.Tensor]:
     actions, scores = policy.sample(inputs, _placeto_begin(inputs, 20), seed)
     return actions, tf.reduce_sum(scores.log_prob, axis=1)
 
@@ -337,10 +327,7 @@ POLICIES = (
         _read_hdp,
         lambda inputs: HdpPolicy(_HDP, 0, max(_HDP.num_groups, inputs.class_of_group.shape[0])),
         _sample_hdp,
-        score=lambda policy, inputs, actions: _hdp_log_prob(
-            policy.score(inputs, actions, _hdp_noise(policy, inputs))
-        ),
-        placements=lambda policy, inputs, actions: policy.placements(inputs, actions),
+        score=lambda hdp, inputs, actions: _hdp_log_prob(hdp.score(inputs, actions, _hdp_noise(hdp, inputs))),
         every=_every_hdp,
     ),
     _of_sequence("mars", _read_mars, lambda inputs: MarsPolicy(_MARS, 0)),
@@ -350,8 +337,8 @@ POLICIES = (
         lambda inputs: PlacetoPolicy(_PLACETO, seed=0),
         _sample_placeto,
         _score_placeto,
-        placements=lambda policy, inputs, actions: tf.gather(
-            episode_states(inputs, actions)[:, -1], inputs.group_of_unit, axis=1
+        placements=lambda _, seen, ends: tf.gather(
+            episode_states(seen, ends)[:, -1], seen.group_of_unit, axis=1
         ),
         every=_every_placeto,
     ),
@@ -360,8 +347,8 @@ POLICIES = (
         lambda problem: GroupedPlans(problem, parts=4, levels=1, one_kind=True),
         _make_post,
         _sample_post,
-        score=lambda policy, plans, actions: tf.reduce_sum(
-            policy.score(tf.constant(plans.level(0).legal), actions), axis=1
+        score=lambda post, plans, rows: tf.reduce_sum(
+            post.score(tf.constant(plans.level(0).legal), rows), axis=1
         ),
         placements=lambda policy, plans, actions: plans.rows(0, actions.numpy()),
         every=lambda plans: _devices(plans.level(0).legal),
@@ -427,13 +414,11 @@ NETWORKS = (
         lambda network: network(_noise(5, 6), tf.constant([[0, 1], [0, 2], [1, 3], [2, 3], [3, 4]])),
     ),
     NetworkDescriptor(
-        lambda: Seq2SeqPlacer(
-            5, _HIDDEN, tanh_constant=5.0, temperature=2.0, groups_per_step=3, group_rows=4
-        ),
+        lambda: Seq2SeqPlacer(5, _HIDDEN, 5.0, 2.0, groups_per_step=3, group_rows=4),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(
-        lambda: Seq2SeqPlacer(5, _HIDDEN, tanh_constant=5.0, temperature=2.0, segment=3, groups_per_step=1),
+        lambda: Seq2SeqPlacer(5, _HIDDEN, 5.0, 2.0, segment=3, groups_per_step=1),
         lambda network: network.score(_noise(1, 4, 6), _CHOICES, _ACTIONS, tf.zeros([1, 1, 1, 1])).log_prob(),
     ),
     NetworkDescriptor(lambda: DeviceScorer(5, _HIDDEN, 6), _read_and_scored),

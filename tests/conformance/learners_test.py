@@ -80,9 +80,7 @@ def test_what_it_draws_gets_better_by_its_rewards_alone(method):
     learned = gain(spec, method.config, evaluations, shuffled=False)
     assert learned > LEAST_GAIN, f"the mean of its samples got {learned:.2f} of the way to the optimum"
     by_itself = gain(spec, method.config, evaluations, shuffled=True)
-    assert by_itself < learned / 2, (
-        f"{by_itself:.2f} of the way with rewards that say nothing, {learned:.2f} with"
-    )
+    assert by_itself < learned / 2, f"{by_itself:.2f} of the way with shuffled rewards, {learned:.2f} with"
 
 
 def test_who_learns_is_told_from_who_does_not():

@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.descriptors import METHODS, MethodDescriptor
 from tests.tf_placer.planners.full_devices import full_problem, loads, sized_cluster
 from tests.tf_placer.problem.small_problems import (
+    altered,
     branches_optimum_ns,
     branches_problem,
     problem_of,
@@ -26,6 +27,7 @@ from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
 
 BRANCHES, LENGTH = 4, 4
+SPECS = tuple(map(methods.find, methods.BUILT_IN))
 
 
 def marked(method: MethodDescriptor, slow: bool = False) -> Any:
@@ -48,18 +50,13 @@ def searched(method: MethodDescriptor, problem: Problem, **more: Any) -> SearchR
 
 def suited(method: MethodDescriptor, problem: Problem) -> Problem:
     """The problem, its last device a CPU where the method needs one."""
-    if not method.needs_cpu:
-        return problem
-    *gpus, last = problem.cluster.devices
-    cluster = dataclasses.replace(problem.cluster, devices=(*gpus, dataclasses.replace(last, type="CPU")))
-    return dataclasses.replace(problem, cluster=cluster)
+    *types, _ = (device.type for device in problem.cluster.devices)
+    return altered(problem, {"type": [*types, "CPU"]}) if method.needs_cpu else problem
 
 
 def test_the_list_is_complete():
-    assert [method.name for method in METHODS] == sorted(
-        spec.name for spec in map(methods.find, methods.BUILT_IN)
-    )
-    for spec in map(methods.find, methods.BUILT_IN):
+    assert [method.name for method in METHODS] == sorted(spec.name for spec in SPECS)
+    for spec in SPECS:
         has_settings = spec.config is not NoSettings
         assert spec.summary.endswith(".") and len(spec.summary) < 120, spec.name
         assert spec.goes_on == (spec.kind != Kind.CONSTRUCTIVE), spec.name
@@ -190,9 +187,7 @@ def test_where_nothing_can_fit_nothing_is_made(method):
     "problem",
     [
         pytest.param(lambda: problem_of([7], []), id="one op"),
-        pytest.param(
-            lambda: problem_of([7, 5, 3], [(0, 1), (1, 2)], 9, cluster=small_cluster(1)), id="one device"
-        ),
+        pytest.param(lambda: problem_of([7, 5, 3], [(0, 1), (1, 2)], 9, small_cluster(1)), id="one device"),
         pytest.param(lambda: problem_of([0, 0], [(0, 1)], 5), id="nothing takes time"),
     ],
 )
@@ -209,7 +204,7 @@ def test_a_setting_that_it_lacks_is_refused(method):
 
 def test_no_module_names_a_method(root):
     """Whoever means a method by what it is to the others asks for its role; its row alone says its name."""
-    names = {spec.name for spec in map(methods.find, methods.BUILT_IN)}
+    names = {spec.name for spec in SPECS}
     # It is for flags, before the methods are loaded; a test holds it equal to the rows.
     table = root / "tf_placer" / "search" / "methods.py"
     for path in sorted((root / "tf_placer").rglob("*.py")):
@@ -219,9 +214,7 @@ def test_no_module_names_a_method(root):
         allowed = _names_of_rows(tree) | _words_of_parts(tree)
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and node.value in names and id(node) not in allowed:
-                pytest.fail(
-                    f"{path.relative_to(root)}:{node.lineno} says {node.value!r}; use tf_placer.search.Role"
-                )
+                pytest.fail(f"{path.relative_to(root)}:{node.lineno} says {node.value!r}; use search.Role")
 
 
 def _words_of_parts(tree: ast.Module) -> set[int]:
@@ -249,7 +242,5 @@ def _names_of_rows(tree: ast.Module) -> set[int]:
 
 def test_roles_are_those_of_the_table():
     beside = {spec.name for spec in methods.having(Role.BESIDE)}
-    constructive = {
-        spec.name for spec in map(methods.find, methods.BUILT_IN) if spec.kind == Kind.CONSTRUCTIVE
-    }
+    constructive = {spec.name for spec in SPECS if spec.kind == Kind.CONSTRUCTIVE}
     assert beside <= constructive and methods.the(Role.REFERENCE).name in beside

@@ -106,9 +106,8 @@ def test_the_page_has_each_method_beside_the_paper():
 
 def test_a_note_stands_below_what_it_explains_and_a_table_that_goes_on_says_so():
     other = dataclasses.replace(PAPER.rows[0], workload="two_towers")
-    noted = dataclasses.replace(
-        PAPER, rows=(*PAPER.rows, other), notes={"dense_small on k40x2": "One device is enough."}
-    )
+    notes = {"dense_small on k40x2": "One device is enough."}
+    noted = dataclasses.replace(PAPER, rows=(*PAPER.rows, other), notes=notes)
     page = lines(noted)
     assert any(text.endswith("Why: One device is enough.") for text in page)
     assert "Not complete: 1 of 2 rows are done." in page

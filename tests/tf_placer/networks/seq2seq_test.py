@@ -104,12 +104,9 @@ def test_groups_of_one_step_do_not_see_each_other_and_those_after_do():
 
 @pytest.mark.parametrize("segment", [G, G + 3])
 def test_one_segment_is_the_whole_sequence(placer, segment):
-    np.testing.assert_allclose(
-        placer_of(segment=segment).score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits,
-        placer.score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits,
-        rtol=1e-5,
-        atol=1e-6,
-    )
+    placers = (placer_of(segment=segment), placer)
+    segmented, whole = (each.score(GROUPS, CHOICES, ACTIONS, NO_NOISE).logits for each in placers)
+    np.testing.assert_allclose(segmented, whole, rtol=1e-5, atol=1e-6)
 
 
 def test_a_segment_sees_its_own_groups_and_by_the_decoders_state_all_that_was_decided(in_twos):

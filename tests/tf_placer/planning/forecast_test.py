@@ -41,9 +41,8 @@ def nothing_was_done_before(tmp_path, monkeypatch):
 
 
 def request_of(method, budget_s=60.0, evaluations=None, **more):
-    return Request(
-        Source("dense_small"), Cluster.logical(2), Budget(budget_s, evaluations), method=method, **more
-    )
+    budget = Budget(budget_s, evaluations)
+    return Request(Source("dense_small"), Cluster.logical(2), budget, method=method, **more)
 
 
 def forecast_of(request, whole=None):
@@ -127,9 +126,8 @@ def dense() -> Item:
 
 def outcome_of(item: Item, cluster: Cluster = CLUSTER) -> Outcome:
     problem = build_problem(item, cluster)
-    return Outcome(
-        Form(problem, item), Timed.of_search("random", search(problem, "random", budget_evaluations=4))
-    )
+    found = search(problem, "random", budget_evaluations=4)
+    return Outcome(Form(problem, item), Timed.of_search("random", found))
 
 
 @pytest.mark.medium

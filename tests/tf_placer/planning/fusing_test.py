@@ -57,9 +57,8 @@ class Fake:
 
     def found(self, item: Item, placement: Placement, **more) -> Fusing:
         """What a search finds that has these programs and their time."""
-        return find_clusters(
-            item, placement, self.try_programs, 20.0, rounds=10, clock=lambda: self.now_s, **more
-        )
+        more |= {"rounds": 10, "clock": lambda: self.now_s}
+        return find_clusters(item, placement, self.try_programs, 20.0, **more)
 
     def try_programs(self, function, deadline_s):
         assert deadline_s > 0
@@ -200,12 +199,8 @@ print(*(path.name for path in compilations_folder().iterdir()))
 """
     own = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     own.pop(native.XLA_FLAGS, None)
-    first, second = (
-        subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=own
-        ).stdout
-        for _ in range(2)
-    )
+    command, told = [sys.executable, "-c", program], {"capture_output": True, "text": True, "check": True}
+    first, second = (subprocess.run(command, env=own, **told).stdout for _ in range(2))
     assert first.strip() and second == first
 
 

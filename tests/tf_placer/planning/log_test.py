@@ -233,9 +233,8 @@ def test_what_was_left_out_or_cut_makes_no_length_shorter(tmp_path):
     for key in ("checking x", "racing x"):
         work.durations.keep(key, 6.0)
     checking = work.stage("checking", 6.0, took_s=0.0, then=work.log.leave_out)
-    work.run(
-        checking, work.stage("reading", 4.0, took_s=9.0), work.stage("racing", 6.0, took_s=2.0, is_cut=True)
-    )
+    racing = work.stage("racing", 6.0, took_s=2.0, is_cut=True)
+    work.run(checking, work.stage("reading", 4.0, took_s=9.0), racing)
     assert work.durations.of("checking x") == 6.0
     assert work.durations.of("racing x") == 6.0, "it had one second"
     work = Work(tmp_path)
@@ -270,9 +269,8 @@ def test_others_take_the_place_of_what_follows_and_a_longer_wait_is_told(work):
 
 def test_what_is_skipped_is_left_out(tmp_path):
     work = Work(tmp_path, budget_s=30.0)
-    work.log.expect(
-        [Phase("reading", 4.0), Phase("measuring", 8.0), Phase("racing", 6.0), Phase("writing", 1.0)]
-    )
+    lengths = {"reading": 4.0, "measuring": 8.0, "racing": 6.0, "writing": 1.0}
+    work.log.expect([Phase(name, seconds) for name, seconds in lengths.items()])
     work.go_on(work.stage("reading"), work.stage("racing"))
     assert work.given_s == {"reading": [30.0 - 15.0], "racing": [30.0 - 1.0]}
     with work.log.phase("unheard of") as seconds:

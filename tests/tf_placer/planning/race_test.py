@@ -101,9 +101,8 @@ def test_what_runs_is_raced_and_the_races_times_count(fails, use):
     first, second, third, *behind = rows
     assert [one.measured_s for one in (first, second, third)] == [0.5, None, 0.5], "times alone stay"
     assert [one.raced_s for one in (first, second, third)] == ([None] * 3 if fails else [1.0, None, 2.0])
-    assert [(one.name, one.raced_s, one.measured_s) for one in behind] == [("as it is", 3.0, None)] * (
-        not fails
-    )
+    as_it_is = [] if fails else [("as it is", 3.0, None)]
+    assert [(one.name, one.raced_s, one.measured_s) for one in behind] == as_it_is
     assert (second.status, second.message) == (Status.CRASHED, "gone")
     assert all(("the race failed" in one.message) == fails for one in (first, third))
     assert (first.spread_s is None) == fails
@@ -168,9 +167,8 @@ def test_a_method_that_cannot_run_is_a_candidate_that_says_why(monkeypatch, use)
 
 
 def placed(workload: str, preset: str, evaluations: int = 500) -> Outcome:
-    request = Request(
-        Source(workload), Cluster.preset(preset), Budget(evaluations=evaluations), 0, tries_parts=True
-    )
+    budget = Budget(evaluations=evaluations)
+    request = Request(Source(workload), Cluster.preset(preset), budget, 0, tries_parts=True)
     return place(request, METHOD, rich.console.Console(quiet=True))
 
 

@@ -88,9 +88,8 @@ def test_variables_in_modules_and_loops():
 
         @tf.Module.with_name_scope
         def __call__(self, x):
-            return tf.while_loop(
-                lambda i, _: i < 3, lambda i, x: (i + 1, tf.nn.relu(x @ self.w)), [tf.constant(0), x]
-            )[1]
+            body = lambda i, x: (i + 1, tf.nn.relu(x @ self.w))  # noqa: E731
+            return tf.while_loop(lambda i, _: i < 3, body, [tf.constant(0), x])[1]
 
     towers = [Encoder("left"), Encoder("right")]
 

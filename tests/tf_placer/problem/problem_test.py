@@ -223,16 +223,15 @@ def first_alias(problem: Problem) -> np.ndarray:
 def same(a: object, b: object) -> bool:
     if isinstance(a, np.ndarray):
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, OpWork):
-        return isinstance(b, OpWork) and all(
-            same(x, y) for x, y in zip(vars(a).values(), vars(b).values(), strict=True)
-        )
+    if isinstance(a, OpWork) and isinstance(b, OpWork):
+        return all(map(same, vars(a).values(), vars(b).values()))
     return type(a) is type(b) and a == b
 
 
-@pytest.mark.parametrize(
-    "problem", [full_of_everything(), problem_of([1, 2], [(0, 1)], 4, unit_of_op=[0, 0])]
-)
+TWO_OPS = problem_of([1, 2], [(0, 1)], 4, unit_of_op=[0, 0])
+
+
+@pytest.mark.parametrize("problem", [full_of_everything(), TWO_OPS])
 def test_what_is_saved_is_read(tmp_path, problem):
     problem.save(tmp_path / "problem")
     loaded = Problem.load(str(tmp_path / "problem"))
@@ -402,8 +401,6 @@ GPU0, GPU1, BOTH = [True, False], [False, True], [True, True]
     ],
 )  # fmt: skip
 def test_bad_units_are_told(unit_of_op, allowed, message):
-    allowed = np.array(allowed)
+    more = {"unit_of_op": unit_of_op, "allowed": np.array(allowed)}
     with refused(message):
-        problem_of(
-            [1] * 3, [(0, 1)], cluster=small_cluster(allowed.shape[1]), unit_of_op=unit_of_op, allowed=allowed
-        )
+        problem_of([1] * 3, [(0, 1)], cluster=small_cluster(len(allowed[0])), **more)

@@ -57,13 +57,12 @@ def result(problem):
 def report(problem, result):
     """Makes a report of (method, simulated seconds, measured seconds) triples, the chosen one first."""
 
+    def candidate(method, simulated_s, measured_s, **changes):
+        found = dataclasses.replace(result, runtime_s=simulated_s)
+        return Timed.of_search(method, found, measured_s=measured_s, **changes)
+
     def make(chosen, *baselines, asked="", **changes):
-        candidates = [
-            Timed.of_search(
-                method, dataclasses.replace(result, runtime_s=simulated_s), measured_s=measured_s, **changes
-            )
-            for method, simulated_s, measured_s in (chosen, *baselines)
-        ]
+        candidates = [candidate(*row, **changes) for row in (chosen, *baselines)]
         return Outcome(Form(problem), candidates[0], tuple(candidates[1:]), asked=asked)
 
     return make
@@ -87,9 +86,8 @@ def test_order_and_clusters_of_a_plan_are_told_with_what_they_are_worth(report):
     chain = problem_of([100, 300, 50], [[0, 1], [1, 2]])
     plan = Placement(chain, [0, 0, 0], [2, 0, 1], [0, 0, -1])
     found = report(("plan", 0.8, None))
-    found = dataclasses.replace(
-        found, form=Form(chain), written=dataclasses.replace(found.written, placement=plan)
-    )
+    written = dataclasses.replace(found.written, placement=plan)
+    found = dataclasses.replace(found, form=Form(chain), written=written)
     said, told = verdict(found), summary(found)
     assert "The plan also orders ops by control edges" in said
     assert "2 ops are fused in 1 cluster, which saves 1 kernels" in said
@@ -153,10 +151,9 @@ def test_the_fastest_is_the_single_device_on_a_tie_and_then_what_was_asked_for(r
 
 def test_no_gain_is_told_plainly(report):
     slower = report(("hdp", 0.8, 1.1), ("single", 1.0, 1.0))
-    assert verdict(slower).startswith(
-        "No gain: use one device (1000 ms on the runtime, each timed by itself). "
-    )
-    assert "(hdp (random)) takes 1100 ms: 10.0% more time." in verdict(slower)
+    said = verdict(slower)
+    assert said.startswith("No gain: use one device (1000 ms on the runtime, each timed by itself). ")
+    assert "(hdp (random)) takes 1100 ms: 10.0% more time." in said
     assert slower.recommended.name == "single"
     assert summary(slower)["recommended"] == "single"
     tie = report(("hdp", 1.0, None), ("single", 1.0, None))
@@ -172,10 +169,9 @@ def test_what_did_not_run_is_told_and_not_recommended(report, problem, result):
     nothing = Timed("hdp", status=Status.OUT_OF_MEMORY, message="nothing fits")
     with pytest.raises(InputError, match="nothing fits"):
         Outcome(Form(problem), nothing, ())
-    unmeasured_single = Timed("single", status=Status.OUT_OF_MEMORY, message="too large")
-    assert "No single device was timed" in verdict(
-        Outcome(Form(problem), Timed.of_search("hdp", result), (unmeasured_single,))
-    )
+    single = Timed("single", status=Status.OUT_OF_MEMORY, message="too large")
+    untimed = Outcome(Form(problem), Timed.of_search("hdp", result), (single,))
+    assert "No single device was timed" in verdict(untimed)
 
 
 def test_the_summary_gives_what_was_not_measured_as_null(report):
@@ -231,11 +227,10 @@ def report_of(problem: Problem, **settings) -> Outcome:
 def test_where_one_device_holds_the_step_nothing_is_said():
     report = report_of(towers(1000))
     assert fit_sentences(report) == []
-    found = summary(report)
-    assert found["objective"] == "time" and found["single_device_needs"] is None
-    assert {
-        found[key] for key in found if key.startswith(("fastest_", "peak_share")) or key == "slow_down"
-    } == {None}
+    told = summary(report)
+    assert told["objective"] == "time" and told["single_device_needs"] is None
+    of_memory = [key for key in told if key.startswith(("fastest_", "peak_share"))]
+    assert of_memory and {told[key] for key in [*of_memory, "slow_down"]} == {None}
 
 
 def test_where_none_does_it_is_said_what_it_needs_and_how_the_plan_fits():

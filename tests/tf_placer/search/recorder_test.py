@@ -80,13 +80,9 @@ def test_a_round_that_says_how_many_were_tried_counts_whole():
     assert recorder.evaluations == 98 and not recorder.exhausted
     recorder.add(dataclasses.replace(round_of([4.0, 4.0, 4.0, 2.0], first=10), evaluations=40))
     assert recorder.evaluations == 138 and recorder.exhausted
-    assert recorder.best.runtime_s == 2.0 and devices(recorder.best.plan) == [13], (
-        "the last row is past the budget and was tried"
-    )
-    assert [(entry.evaluations, entry.mean_s, entry.failed) for entry in recorder.history] == [
-        (98, 4.0, 0),
-        (138, 3.5, 0),
-    ]
+    assert (recorder.best.runtime_s, devices(recorder.best.plan)) == (2.0, [13]), "past the budget, and tried"
+    counts = [(entry.evaluations, entry.mean_s, entry.failed) for entry in recorder.history]
+    assert counts == [(98, 4.0, 0), (138, 3.5, 0)]
 
 
 @pytest.mark.parametrize("evaluations", [-1, 1.5, "many", True])
@@ -110,13 +106,8 @@ def test_all_that_the_best_plan_decides_is_kept():
 
 def test_a_state_of_before_schedules_is_restored():
     # As search.json of schema version 1 held it.
-    old = {
-        "elapsed_s": 1.0,
-        "best_s": 2.5,
-        "best_placement": [1, 0],
-        "evaluations": 3,
-        "history": [[3, 0.5, 2.5, 3.0, 0]],
-    }
+    old = {"elapsed_s": 1.0, "best_s": 2.5, "best_placement": [1, 0], "evaluations": 3}
+    old["history"] = [[3, 0.5, 2.5, 3.0, 0]]
     recorder = Recorder(Budget(seconds=1e3))
     recorder.restore(old)
     assert devices(recorder.best.plan) == [1, 0] and recorder.best.plan.priority_of_op is None
@@ -133,9 +124,8 @@ def test_another_recorder_goes_on_where_one_was(rounds):
     assert second.elapsed_s >= first.history[-1].elapsed_s if rounds else second.elapsed_s >= 0
     for recorder in (first, second):
         recorder.add(round_of([0.5, 0.1], first=7))
-    assert repr(first.state() | {"elapsed_s": 0, "history": 0}) == repr(
-        second.state() | {"elapsed_s": 0, "history": 0}
-    )
+    first_state, second_state = (one.state() | {"elapsed_s": 0, "history": 0} for one in (first, second))
+    assert repr(first_state) == repr(second_state)
     assert repr(first.history[:-1]) == repr(second.history[:-1])
     assert second.history[-1].evaluations == first.evaluations
 

@@ -72,9 +72,8 @@ def test_a_start_may_be_a_placement_also_of_an_equal_problem(pair):
 def test_of_several_starts_all_are_tried(pair, method):
     for rows in ([[0, 1], [1, 1], [1, 0]], [[1, 0], [0, 1], [1, 1]]):
         found = search(pair, method, budget_evaluations=len(rows), start=np.array(rows))
-        times_s = [
-            search(pair, "local_search", Budget(evaluations=1), start=np.array(row)).runtime_s for row in rows
-        ]
+        once = [search(pair, "local_search", Budget(evaluations=1), start=np.array(row)) for row in rows]
+        times_s = [alone.runtime_s for alone in once]
         assert found.placement.device_of_unit.tolist() == rows[int(np.argmin(times_s))]
         assert found.history[0].evaluations == len(rows)
         plans = [Placement(pair, row) for row in rows]
@@ -85,9 +84,8 @@ def test_of_several_starts_all_are_tried(pair, method):
 @pytest.mark.parametrize("method", ["random", "single", "list_schedule", "topological_fill"])
 def test_a_method_that_begins_nowhere_says_that_it_ignores_a_start(pair, method):
     expected = search(pair, method, budget_evaluations=16)
-    with pytest.warns(
-        UserWarning, match=f"method '{method}' ignores start; auto, .*local_search.* begin there"
-    ):
+    told = f"method '{method}' ignores start; auto, .*local_search.* begin there"
+    with pytest.warns(UserWarning, match=told):
         found = search(pair, method, budget_evaluations=16, start=np.array([1, 1]))
     assert comparable(found) == comparable(expected)
 
@@ -143,10 +141,9 @@ class Flipping:
 
 def test_a_method_of_ones_own_is_asked_and_told_and_goes_on_where_it_was(pair, tmp_path):
     made = []
+    method = lambda context: made.append(Flipping()) or made[-1]  # noqa: E731
     for folder, budget in ((None, 10), (tmp_path, 2), (tmp_path, 10)):
-        found = search(
-            pair, lambda context: made.append(Flipping()) or made[-1], Budget(1e6, budget), checkpoint=folder
-        )
+        found = search(pair, method, Budget(1e6, budget), checkpoint=folder)
     assert found.evaluations == 3 and made[0].times_s == made[2].times_s == pytest.approx([400e-9] * 3)
 
 
@@ -264,7 +261,7 @@ def test_where_no_single_device_fits_the_result_fits(method):
     assert failed > 0 if method is SMALL_HDP else failed == 0, "draws fit, the planner's samples need not"
 
 
-@pytest.mark.parametrize("method", ["random", pytest.param(SMALL_HDP, id="hdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("method", ["random", SLOW_HDP])
 def test_equal_seeds_give_equal_searches_and_the_global_seed_is_left_alone(method):
     problem = branches_problem(3, 4)
     tf.random.set_seed(77)

@@ -77,9 +77,7 @@ def test_the_loss_is_the_papers_sum_over_exactly_the_executed_actions():
         objective += advantage.mean() * forced.group_log_prob[0]
     expected = tape.gradient(objective, learner.policy.trainable_variables)
     for ours, theirs in zip(gradient, expected, strict=True):
-        np.testing.assert_allclose(
-            tf.convert_to_tensor(ours), -tf.convert_to_tensor(theirs), rtol=1e-3, atol=1e-6
-        )
+        np.testing.assert_allclose(tf.convert_to_tensor(ours), -tf.convert_to_tensor(theirs), 1e-3, 1e-6)
 
 
 @pytest.mark.parametrize("after", [0, 1])

@@ -104,9 +104,7 @@ def test_the_papers_encoder_learns_by_rewards_and_ours_stays(eagerly, preset):
     assert moved(learner.policy.placer, placer)
     assert moved(learner.policy.encoder, encoder) == (preset == "paper")
     # What is kept of the graph is what the encoder says of it.
-    np.testing.assert_allclose(
-        learner._embedded(), learner.policy.embed(learner.inputs), rtol=1e-5, atol=1e-6
-    )
+    np.testing.assert_allclose(learner._embedded(), learner.policy.embed(learner.inputs), 1e-5, 1e-6)
 
 
 def test_a_search_begins_with_a_given_encoder(tmp_path):
@@ -203,9 +201,7 @@ def test_shares_of_work_add_up_to_one_in_each_group_and_the_start_is_leaned_to(i
 def test_summaries(inputs):
     relative, rows = inputs.graph.relative_features.numpy(), inputs.summaries.numpy()
     assert rows.shape == (2, SUMMARY_WIDTH) and rows.dtype == np.float32
-    np.testing.assert_allclose(
-        rows[0, :RELATIVE_WIDTH], 0.25 * relative[0] + 0.75 * relative[1], rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(rows[0, :RELATIVE_WIDTH], 0.25 * relative[0] + 0.75 * relative[1], 1e-4, 1e-6)
     np.testing.assert_allclose(rows[1, :RELATIVE_WIDTH], relative[2], rtol=1e-6)
     # Work 40 and 60 of 100, bytes 1 and 3 of 4, 2 and 1 units.
     np.testing.assert_allclose(rows[:, -3], np.sqrt([0.4, 0.6]), rtol=1e-6)
