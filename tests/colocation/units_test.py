@@ -25,19 +25,23 @@ from tests.colocation.random_graphs import control_flow, random_graph
 tf1 = tf.compat.v1
 
 
-def chain_of_variables(num_variables: int) -> tf1.GraphDef:
-    """For each variable: handle, read, constant, update; 4 ops, of which 3 share a unit."""
+def graph(*ops: str) -> GraphIndex:
+    """Each op is "name:Type input input..."; the type may be left out (NoOp, which takes anything)."""
     graph_def = tf1.GraphDef()
-    for i in range(num_variables):
-        handle = graph_def.node.add(name=f"v{i}", op="VarHandleOp")
-        handle.attr["dtype"].type = tf.float32.as_datatype_enum
-        read = graph_def.node.add(name=f"read{i}", op="ReadVariableOp", input=[f"v{i}"])
-        read.attr["dtype"].type = tf.float32.as_datatype_enum
-        constant = graph_def.node.add(name=f"c{i}", op="Const")
-        constant.attr["dtype"].type = tf.float32.as_datatype_enum
-        update = graph_def.node.add(name=f"update{i}", op="AssignAddVariableOp", input=[f"v{i}", f"c{i}"])
-        update.attr["dtype"].type = tf.float32.as_datatype_enum
-    return graph_def
+    for text in ops:
+        head, *inputs = text.split()
+        name, _, op_type = head.partition(":")
+        node = graph_def.node.add(name=name, op=op_type or "NoOp", input=inputs)
+        for attribute in ("T", "dtype"):
+            node.attr[attribute].type = tf.float32.as_datatype_enum
+    return index_graph(graph_def)
+
+
+def chain_of_variables(num_variables: int) -> GraphIndex:
+    """For each variable: handle, read, constant, update; 4 ops, of which 3 share a unit."""
+    of_one = ("v{i}:VarHandleOp", "read{i}:ReadVariableOp v{i}", "c{i}:Const")
+    of_one += ("update{i}:AssignAddVariableOp v{i} c{i}",)
+    return graph(*(text.format(i=i) for i in range(num_variables) for text in of_one))
 
 
 def test_units_are_numbered_by_their_smallest_op():
@@ -109,7 +113,7 @@ def test_input_is_left_alone():
 
 
 def test_units_that_are_there_are_extended_and_never_split():
-    index = index_graph(chain_of_variables(3))  # v0 read0 c0 update0 v1 ...
+    index = chain_of_variables(3)  # v0 read0 c0 update0 v1 ...
     given = np.array([9, 9, 4, 4, *range(10, 18)])
     units = extend_units(index, given, [name_scope(r"^(c)")])
     # c0, c1 and c2 are ops 2, 6 and 10; update0 is given as one unit with c0. No hard rule is asked.
@@ -235,17 +239,6 @@ def test_every_edge_points_forward(seed):
     assert sorted(order) == list(range(30)), f"seed {seed}"
     position = np.argsort(order)
     assert (position[edges[:, 0]] < position[edges[:, 1]]).all(), f"seed {seed}"
-
-
-def graph(*ops: str) -> GraphIndex:
-    """Each op is "name:Type input input..."; the type may be left out (NoOp, which takes anything)."""
-    graph_def = tf1.GraphDef()
-    for text in ops:
-        head, *inputs = text.split()
-        name, _, op_type = head.partition(":")
-        node = graph_def.node.add(name=name, op=op_type or "NoOp", input=inputs)
-        node.attr["T"].type = tf.float32.as_datatype_enum  # what Shape and Reshape ask for
-    return index_graph(graph_def)
 
 
 def groups(index: GraphIndex, *heuristics: Heuristic) -> set[frozenset[str]]:

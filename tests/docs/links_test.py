@@ -134,12 +134,6 @@ def test_the_readme_is_a_front_page(root):
     assert len(read(root / "README.md").splitlines()) <= MOST_LINES
 
 
-def test_the_example_is_python(root):
-    [example] = blocks(root / "README.md", "python")
-    assert "@tf_placer.auto_place(" in example.text
-    compile(example.text, "README.md", "exec")
-
-
 @pytest.mark.slow
 def test_the_example_runs(root, tmp_path):
     [example] = blocks(root / "README.md", "python")

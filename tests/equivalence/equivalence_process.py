@@ -1,4 +1,4 @@
-"""Checks the pairs of a range of seeds, shrinks what fails, and prints what it found, as JSON.
+"""Checks the pairs of a range of seeds, and prints what it found, as JSON.
 
 A process of its own: TensorFlow fixes its logical devices when its first op runs. To replay a failure:
 
@@ -12,19 +12,12 @@ import gc
 import json
 import sys
 
-import numpy as np
-
-from tests.equivalence.operations import OPERATIONS, program_of_seed
+from tests.equivalence.operations import program_of_seed
 from tests.equivalence.pairs import Way, check_item, check_pair, item_of, problem_of, random_row, subject_of
 from tests.equivalence.programs import Program, to_text
-from tests.equivalence.shrinking import smallest_program, smallest_row
 from tests.equivalence.structure import functions_of, library_of
 from tests.logical_devices import exact_mode
 from tf_placer.graph.item import Item
-from tf_placer.problem.problem import Problem
-
-MAX_SHRUNK = 3
-_SIGNATURES = {name: operation.signature for name, operation in OPERATIONS.items()}
 
 
 def way_of(number: int) -> Way:
@@ -51,7 +44,7 @@ def check_program(program: Program, placements: range) -> Checked:
     try:
         subject = subject_of(program, takes_gradients(program.seed))
         item = item_of(subject)
-        if not item.index.num_ops:  # shrunk to nothing, or drawn so: it gives back what it is given
+        if not item.index.num_ops:  # it gives back what it is given
             return Checked(tuple(check_item(subject, item)))
         item, problem = problem_of(subject)
     except Exception as error:  # noqa: BLE001 - reported with its seed, and the test fails on it
@@ -63,38 +56,6 @@ def check_program(program: Program, placements: range) -> Checked:
         complaints += [f"placement {number}: {line}" for line in outcome.complaints]
         on_several += outcome.devices > 1
     return Checked(tuple(complaints), on_several, op_types_of(item))
-
-
-def shrunk(program: Program, placements: range) -> str:
-    """The smallest program and placement that still fail, as text."""
-    small = smallest_program(
-        program, lambda smaller: bool(check_program(smaller, placements).complaints), _SIGNATURES
-    )
-    complaints = check_program(small, placements).complaints
-    lines = [to_text(small), *complaints[:5]]
-    number = next(
-        (int(line.split()[1].rstrip(":")) for line in complaints if line.startswith("placement")), None
-    )
-    if number is not None:
-        subject = subject_of(small, takes_gradients(small.seed))
-        item, problem = problem_of(subject)
-
-        def fails(row: np.ndarray) -> bool:
-            return bool(check_pair(subject, item, problem, row, way_of(number)).complaints)
-
-        row = random_row(problem, small.seed, number)
-        if fails(row):
-            row = smallest_row(row, fails)
-        lines += [f"placement {number}, made small:", *_row_lines(problem, row)]
-    return "\n".join(lines)
-
-
-def _row_lines(problem: Problem, row: np.ndarray) -> list[str]:
-    return [
-        f"  {name} on device {row[unit]}"
-        for name, unit in zip(problem.op_names, problem.unit_of_op, strict=True)
-        if row[unit]
-    ] or ["  every op on device 0"]
 
 
 def op_types_of(item: Item) -> frozenset[str]:
@@ -131,8 +92,6 @@ def main() -> None:
         report["on_several_devices"] += checked.on_several
         if checked.complaints:
             failure = {"seed": seed, "complaints": checked.complaints[:20], "program": to_text(program)}
-            if len(report["failures"]) < MAX_SHRUNK:
-                failure["smallest"] = shrunk(program, placements)
             report["failures"].append(failure)
     report["op_types"] = dict(op_types)
     json.dump(report, sys.stdout)

@@ -1,9 +1,8 @@
-"""Random programs as data: steps that each name earlier values, so that one can be printed, rebuilt and shrunk.
+"""Random programs as data: steps that each name earlier values, so that one can be printed and rebuilt.
 
 A value has a kind: ``m`` float32 [4, 4], ``v`` float32 [4], ``s`` float32 [], ``i`` int32 [4], ``f`` bool [], ``t``
 string [4]. A program, and every block within one of its steps, takes one argument of each kind, which are its values 0
-to 5; step k makes value 6 + k. Since every kind has an argument, any step can be left out and its readers still have
-something to read: that is what makes shrinking simple.
+to 5; step k makes value 6 + k.
 """
 
 from __future__ import annotations

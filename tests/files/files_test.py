@@ -8,18 +8,18 @@ import pathlib
 import re
 import shutil
 import subprocess
-import sys
 import zipfile
 
 import h5py
 import keras
 import numpy as np
 import pytest
-import rich.console
 import tensorflow as tf
 from google.protobuf import message, text_format
 from tensorflow.core.protobuf import saved_model_pb2
 
+from tests.own_process import python
+from tests.tf_placer.command_line.commands import command, printed_by, written
 from tf_placer.__main__ import run
 from tf_placer.base.arguments import InputError
 from tf_placer.base.file_kinds import kind_of
@@ -132,7 +132,7 @@ def test_a_file_is_placed_or_refused_in_one_line(kind, row, made_files, tmp_path
     file = FOLDER / row.file if (FOLDER / row.file).exists() else made_files / row.file
     out = tmp_path / "out"
     given = [f"--{kind}={file}", *row.flags, "--cluster=k40x2", "--method=single", "--budget_evaluations=2"]
-    status = run(["place", *given, f"--out={out}"], rich.console.Console(file=io.StringIO(), width=200))
+    status, _ = command("place", *given, f"--out={out}")
     error = capsys.readouterr().err
     if row.refused:
         assert status == 2 and len(error.splitlines()) == 1, error
@@ -140,7 +140,7 @@ def test_a_file_is_placed_or_refused_in_one_line(kind, row, made_files, tmp_path
         assert not out.exists(), "nothing half-written"
     else:
         assert status == 0, error
-        assert json.loads((out / "summary.json").read_text())["status"] == "OK"
+        assert written(out)["status"] == "OK"
 
 
 def test_every_file_has_a_row():
@@ -154,10 +154,10 @@ def test_every_file_has_a_row():
 def test_a_text_stays_a_text(tmp_path):
     file = FOLDER / "text_graph_def.pbtxt"
     flags = [f"--meta_graph={file}", *Y, "--cluster=k40x2", "--method=single", f"--out={tmp_path / 'out'}"]
-    assert run(["place", *flags, "--budget_evaluations=2"], rich.console.Console(file=io.StringIO())) == 0
+    printed_by("place", *flags, "--budget_evaluations=2")
     assert not (tmp_path / "out" / "placed_meta_graph.pb").exists()
-    written = (tmp_path / "out" / "placed_meta_graph.pbtxt").read_text()
-    placed = text_format.Parse(written, tf.compat.v1.GraphDef())
+    text = (tmp_path / "out" / "placed_meta_graph.pbtxt").read_text()
+    placed = text_format.Parse(text, tf.compat.v1.GraphDef())
     assert {node.device for node in placed.node} == {"/job:localhost/replica:0/task:0/device:GPU:0"}
     for node in placed.node:
         node.device = ""
@@ -166,7 +166,7 @@ def test_a_text_stays_a_text(tmp_path):
 
 def test_a_model_in_a_text_is_exported(tmp_path):
     flags = [f"--saved_model={FOLDER / 'text_saved_model'}", "--cluster=k40x2", "--method=cpu_only"]
-    assert run(["place", *flags, f"--out={tmp_path}"], rich.console.Console(file=io.StringIO())) == 0
+    printed_by("place", *flags, f"--out={tmp_path}")
     exported = tmp_path / "saved_model"
     assert sorted(path.name for path in exported.iterdir()) == ["assets.extra", "saved_model.pb"]
     served = tf.saved_model.load(str(exported)).signatures["serving_default"]
@@ -180,13 +180,10 @@ def test_a_plan_remembers_shapes_and_tags(tmp_path):
     model = [f"--saved_model={FOLDER / 'tags_of_tpu_alone'}", "--tags=serve,tpu"]
     for name, given in {"graph": [*graph, *shapes], "model": model}.items():
         out = tmp_path / name
-        command = [
-            "place", *given, "--cluster=k40x2", "--method=single", "--budget_evaluations=2", f"--out={out}",
-        ]  # fmt: skip
-        assert run(command, rich.console.Console(file=io.StringIO())) == 0
-        explained = rich.console.Console(file=(text := io.StringIO()), width=200)
-        assert run(["explain", f"--plan={out / 'placement.json'}", "--op=product"], explained) == 0
-        assert f"(MatMul, gives [{5 if name == 'graph' else 32}, 2])" in text.getvalue()
+        flags = ("--cluster=k40x2", "--method=single", "--budget_evaluations=2", f"--out={out}")
+        printed_by("place", *given, *flags)
+        text = printed_by("explain", f"--plan={out / 'placement.json'}", "--op=product")
+        assert f"(MatMul, gives [{5 if name == 'graph' else 32}, 2])" in text
     page = (tmp_path / "graph" / "report.html").read_text()
     assert all(f"{flag} " in page for flag in shapes), "each flag by itself, to type again"
 
@@ -202,15 +199,11 @@ def test_an_op_of_somebody_else_is_read_and_measured(tmp_path):
         ["g++", *flags, str(source), "-o", str(library), *tf.sysconfig.get_link_flags()], check=True
     )
     for cluster in ("k40x2", "local:1"):
-        command = [
-            sys.executable, "-m", "tf_placer", "place", f"--op_library={library}", f"--cluster={cluster}",
-        ]  # fmt: skip
+        place = ("-m", "tf_placer", "place", f"--op_library={library}", f"--cluster={cluster}")
         graph = [f"--meta_graph={FOLDER / 'unregistered_op.pbtxt'}", *Y, "--method=single", "--budget_s=10"]
-        done = subprocess.run(
-            [*command, *graph, f"--out={tmp_path / 'out'}"], capture_output=True, text=True, check=False
-        )
+        done = python(*place, *graph, f"--out={tmp_path / 'out'}")
         assert done.returncode == 0, done.stderr
-        summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+        summary = written(tmp_path / "out")
         assert summary["status"] == "OK" and (summary["measured_s"] is not None) == (cluster != "k40x2")
 
 
@@ -483,13 +476,3 @@ def test_bytes_without_meaning_have_no_kind(tmp_path):
             (tmp_path / "x").write_bytes(draws.bytes(size))
             kind = kind_of(tmp_path / "x")
             assert kind is None or kind.what == "empty"
-
-
-@pytest.mark.medium
-def test_a_graph_under_the_name_of_a_saved_model_is_placed(contents, tmp_path):
-    file, out = put(tmp_path, "model/saved_model.pb", contents["graph_def"]), tmp_path / "out"
-    flags = [f"--meta_graph={file}", "--fetches=y:0", "--cluster=k40x2", "--budget_evaluations=2"]
-    console = rich.console.Console(file=io.StringIO())
-    assert run(["place", *flags, "--method=single", f"--out={out}"], console) == 0
-    placed = tf.compat.v1.GraphDef.FromString((out / "placed_meta_graph.pb").read_bytes())
-    assert any(node.device for node in placed.node)

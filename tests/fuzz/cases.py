@@ -12,6 +12,7 @@ import tensorflow as tf
 from tests.fuzz.graph_mutations import damage_graph
 from tests.fuzz.saved_model_mutations import damage_saved_model
 from tests.fuzz.text_mutations import damage_cluster, damage_plan, damaged
+from tests.tf_placer.rewrite.saved_models import from_tensorflow_1
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.cluster.device import preset_path
 from tf_placer.graph.item import Item
@@ -109,7 +110,7 @@ def make_originals(folder: pathlib.Path) -> None:
     (folder / "words.txt").write_text("apple\nbanana\ncherry\n")
     for name, module in zip(SAVED_MODELS, (Dense(), Layers(), Loop(), Table(folder)), strict=False):
         tf.saved_model.save(module, str(folder / name), signatures={SIGNATURE: module.serve})
-    _tensorflow_1(folder / "v1")
+    from_tensorflow_1(folder)
     meta_graph = tf.compat.v1.MetaGraphDef(graph_def=step.get_concrete_function().graph.as_graph_def())
     (folder / META_GRAPH).write_bytes(meta_graph.SerializeToString(deterministic=True))
     problem = plan_problem(folder)
@@ -195,16 +196,6 @@ class Table(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="words")])
     def serve(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"embedded": tf.gather(self.embedding, self.table.lookup(tf.strings.lower(words)) + 1)}
-
-
-def _tensorflow_1(folder: pathlib.Path) -> None:
-    """A SavedModel whose signature's ops are in its main graph."""
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float32, [None, 3], name="x")
-        weights = tf.compat.v1.get_variable("w", initializer=tf.ones([3, 2]), use_resource=True)
-        y = tf.nn.relu(x @ weights) + 1.0
-        session.run(tf.compat.v1.global_variables_initializer())
-        tf.compat.v1.saved_model.simple_save(session, str(folder), {"x": x}, {"y": y})
 
 
 @tf.function(input_signature=[tf.TensorSpec([16, 8], tf.float32, name="x")])

@@ -61,11 +61,7 @@ def test_same_and_kept():
 def test_never_worse():
     """Products alone: whatever the verdict, the step is right and the report says which."""
     weight = tf.Variable(tf.eye(64))
-
-    @tf.function
-    def step(x):
-        return x @ weight @ weight
-
+    step = tf.function(lambda x: x @ weight @ weight)
     placed = tf_placer.auto_place(step, **SETTINGS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tf_placer.RunsAsItIs)

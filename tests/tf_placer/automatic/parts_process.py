@@ -264,6 +264,15 @@ def pins_are_about_copies() -> bool:
     return pinned == [device] * 4 and len(set(names.values())) > 1
 
 
+def variables_may_stay() -> bool:
+    one, other = Step(), Step()
+    where = [variable.device for variable in other.trainable_variables]
+    placed = auto_place(other.__call__, parts=2, variables="stay")
+    found = [are_close(one(*examples(8, seed)), placed(*examples(8, seed))) for seed in range(2)]
+    stayed = [variable.device for variable in other.trainable_variables] == where
+    return all(found) and stayed and are_close(one.state, other.state) and is_split(placed)
+
+
 def a_keras_model_trains_the_same() -> bool:
     """Batch normalization has the statistics of the whole batch, and Adam its slots once.
 
@@ -376,7 +385,7 @@ CHECKS = (
     another_batch_runs_as_it_is_with_one_warning, what_cannot_be_split_runs_as_it_is_or_is_an_error,
     a_batch_that_is_not_known_is_looked_at, grappler_takes_no_size_of_one_branch_for_another,
     sizes_that_never_fit_run_as_they_are, what_is_saved_before_a_call_is_whole,
-    a_saved_function_of_another_batch_is_an_error_that_says_so, pins_are_about_copies,
+    a_saved_function_of_another_batch_is_an_error_that_says_so, pins_are_about_copies, variables_may_stay,
     a_keras_model_trains_the_same, a_report_says_what_splitting_gives_whatever_was_asked,
     plans_for_a_later_process_are_made,
 )  # fmt: skip

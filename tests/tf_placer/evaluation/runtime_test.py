@@ -135,13 +135,6 @@ def test_the_reported_time_is_the_median_of_the_last_steps():
     assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3))[0] == 2.0
 
 
-def choice_of_two(x: tf.Tensor, how_long: tf.Tensor) -> tf.Tensor:
-    """Cheap on one device; on two, every round of the loop crosses over."""
-    for i in range(40):
-        x = tf.tanh(x, name=f"{'left' if i % 2 else 'right'}_{i}")
-    return x + how_long
-
-
 @pytest.mark.medium
 def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_workers, monkeypatch):
     item, problem, _ = chains
@@ -162,26 +155,6 @@ def test_the_best_so_far_is_what_the_next_is_stopped_against(chains, warm_worker
     assert first.stopped_early.tolist() == [False, True, False, True]
     assert again.stopped_early.tolist() == [True]
     assert incumbents_s == [[], [3.0] * 4, [3.0] * 4, [2.0] * 4, [2.0] * 4], "those of earlier calls too"
-
-
-@pytest.mark.slow  # on a busy machine ten steps may tell nothing
-@pytest.mark.alone
-def test_a_placement_that_is_clearly_slower_is_timed_for_a_few_steps_only(cluster, warm_workers):
-    x = tf.ones([256, 256])
-    item = Item.from_function(tf.function(choice_of_two), x, tf.constant(0.0), name="choice")
-    problem = analytic_problem(item, cluster)
-    placements = _on_worker_0(problem, batch=4)
-    slow = _on_worker_0(problem)[0]
-    slow[problem.unit_of_op] = _split(item)  # 40 times a quarter of a megabyte over gRPC
-    placements[1] = placements[3] = slow
-    config = RuntimeConfig(warmup_steps=2, steps=10, keep=5, deadline_s=60.0, early_stop=True)
-    evaluator = warm_workers.evaluator(item, problem, config)
-    first = evaluator.evaluate(placements)
-    again = evaluator.evaluate(placements[1:2])
-    assert first.status.tolist() == [Status.OK] * 4, first.messages
-    assert first.stopped_early.tolist() == [False, True, False, True]
-    assert again.stopped_early.tolist() == [True], "the incumbent of earlier calls counts"
-    assert first.runtime_s[[1, 3]].min() > 1.1 * first.runtime_s[[0, 2]].max()
 
 
 @pytest.mark.medium
@@ -340,30 +313,6 @@ def test_what_tensorflow_refuses_is_illegal(chains):
     assert outcome.status == Status.ILLEGAL
     assert "task:7" in outcome.message
     assert evaluator.evaluate(_on_worker_0(problem) + 2).status.tolist() == [Status.ILLEGAL]
-
-
-@pytest.mark.slow
-def test_variables_of_one_placement_are_gone_before_the_next(cluster):
-    big = tf.Variable(tf.zeros([8 << 20]), name="big")  # 32 MiB
-
-    @tf.function
-    def read(x):
-        return tf.reduce_sum(big) + x
-
-    item = Item.from_function(read, tf.constant(1.0), name="read")
-    problem = analytic_problem(item, cluster)
-    with RuntimeEvaluator(item, problem, QUICK) as evaluator:
-        placement = _on_worker_0(problem, batch=4)
-        evaluator.evaluate(placement)
-        before = _resident_bytes(evaluator.worker_pids[0])
-        evaluator.evaluate(np.repeat(placement, 2, axis=0))
-        grown = _resident_bytes(evaluator.worker_pids[0]) - before
-    assert grown < 3 * big.shape[0] * 4  # eight more placements, not eight more variables
-
-
-def _resident_bytes(pid: int) -> int:
-    with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.parametrize("name", ["two_loops", "arrays", "guarded_update", "nested_training"])

@@ -84,10 +84,7 @@ def test_other_sizes():
 
 def test_gradient_from_outside():
     weights = tf.Variable(tf.random.stateless_normal([3, 3], [1, 2]))
-
-    @tf.function
-    def f(x):
-        return tf.reduce_sum(tf.sin(tf.exp(x @ weights) * 0.5) + x, axis=0)
+    f = tf.function(lambda x: tf.reduce_sum(tf.sin(tf.exp(x @ weights) * 0.5) + x, axis=0))
 
     def gradients(function):
         x = tf.constant([[0.1, -0.2, 0.3]])
@@ -105,11 +102,7 @@ def test_gradient_from_outside():
 def test_nested_and_saved():
     module = tf.Module()
     module.weight = tf.Variable([1.0, 2.0, 3.0])
-
-    @tf.function
-    def f(x):
-        return tf.tanh(x * module.weight) * 2.0 + tf.exp(x)
-
+    f = tf.function(lambda x: tf.tanh(x * module.weight) * 2.0 + tf.exp(x))
     x = tf.constant([0.1, 0.2, 0.3])
     found = fuse(f, x)
     module.serve = tf.function(lambda y: found(y) + 1.0, input_signature=[tf.TensorSpec([3])])

@@ -1,7 +1,9 @@
 """What holds a variable and cannot follow is found; what can follow does."""
 
 import concurrent.futures
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -116,44 +118,36 @@ def test_nothing_moves_where_one_is_held():
     del dataset
 
 
-def test_a_thread_that_uses_it_is_seen():
-    variable = tf.Variable(0.0)
+@contextlib.contextmanager
+def threads_that_use(*variables: tf.Variable) -> Iterator[None]:
     stop = threading.Event()
 
-    def update() -> None:
+    def use(variable: tf.Variable) -> None:
         while not stop.is_set():
             variable.assign_add(1.0)
 
-    def use_another(other: tf.Variable) -> None:
-        while not stop.is_set():
-            other.assign_add(1.0)
-
-    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    with concurrent.futures.ThreadPoolExecutor(len(variables)) as threads:
+        for variable in variables:
+            threads.submit(use, variable)
         try:
-            threads.submit(update)
-            threads.submit(use_another, tf.Variable(0.0))
-            storages = Storages([variable.handle])
-            storages.look_at_threads(for_a_while=True)
-            assert "is using it" in storages.reasons[id(variable.handle)]
-            del storages
+            yield
         finally:
             stop.set()
+
+
+def test_a_thread_that_uses_it_is_seen():
+    variable = tf.Variable(0.0)
+    with threads_that_use(variable, tf.Variable(0.0)):
+        storages = Storages([variable.handle])
+        storages.look_at_threads(for_a_while=True)
+        assert "is using it" in storages.reasons[id(variable.handle)]
+        del storages
     assert why(variable) == ""
 
 
 def test_a_thread_that_uses_others_is_none_of_its_holders():
-    variable, stop = tf.Variable(0.0), threading.Event()
-
-    def use_another(other: tf.Variable) -> None:
-        while not stop.is_set():
-            other.assign_add(1.0)
-
-    with concurrent.futures.ThreadPoolExecutor(1) as threads:
-        try:
-            threads.submit(use_another, tf.Variable(0.0))
-            assert why(variable) == ""
-        finally:
-            stop.set()
+    with threads_that_use(tf.Variable(0.0)):
+        assert why(tf.Variable(0.0)) == ""
 
 
 def test_the_same_device_moves_nothing():

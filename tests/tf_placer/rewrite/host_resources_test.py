@@ -104,13 +104,6 @@ def an_optional_of_an_iterator():
     return f, (tf.constant(2.0),)
 
 
-@case(2)
-def a_dataset_as_an_argument():
-    data = tf.data.Dataset.from_tensor_slices(numbers()).map(lambda row: row * 2.0)
-    f = tf.function(lambda given, x: (given.reduce(x, lambda a, b: a + tf.reduce_sum(b)), tf.exp(x)))
-    return f, (data, tf.constant(0.25))
-
-
 @case()
 def a_dataset_made_inside():
     @tf.function

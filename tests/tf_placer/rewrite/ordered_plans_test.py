@@ -28,7 +28,7 @@ from tf_placer.runtime.graph_program import build_program, open_program, session
 from tf_placer.transform.order import ordered_pairs
 
 pytestmark = [pytest.mark.medium, pytest.mark.own_process(exact=True)]
-DEVICES, STEPS, PLACEMENTS, TF1_PLACEMENTS = 2, 2, 1, 4
+DEVICES, STEPS, PLACEMENTS, TF1_PLACEMENTS = 2, 3, 1, 4
 v1 = tf.compat.v1
 
 

@@ -74,10 +74,7 @@ def read_in_a_nested_function_before_a_write(placed: bool):
         with tf.control_dependencies([slow(x)]):
             return tf.reduce_sum(weights) + tf.reduce_sum(tf.gather(table, [1, 2]))
 
-    @tf.function
-    def late(x):
-        return tf.cond(x >= 0.0, lambda: inner(x), lambda: x) + inner(x)
-
+    late = tf.function(lambda x: tf.cond(x >= 0.0, lambda: inner(x), lambda: x) + inner(x))
     called = _maybe(placed, late)
 
     @tf.function
@@ -193,9 +190,7 @@ def test_as_the_traced_function():
         tf.print(x)
         return tf.reduce_sum(weights) + tf.reduce_sum(tf.gather(embeddings, [1]))
 
-    @tf.function
-    def reads(x):
-        return nested(x) + tf.cast(tf.shape(embeddings)[0], tf.float32)
+    reads = tf.function(lambda x: nested(x) + tf.cast(tf.shape(embeddings)[0], tf.float32))
 
     @tf.function
     def writes(x):
@@ -215,10 +210,7 @@ def test_as_the_traced_function():
 
 
 def _seen_from_outside(concrete) -> tuple[str, object, dict[str, int]]:
-    @tf.function
-    def outer(x):
-        return concrete(x)
-
+    outer = tf.function(lambda x: concrete(x))
     graph = outer.get_concrete_function(tf.constant(0.0)).graph
     call = next(op for op in graph.get_operations() if "PartitionedCall" in op.type)
     return call.type, list(call.get_attr("_read_only_resource_inputs")), dict(_done(concrete.graph))

@@ -1,8 +1,8 @@
 """The plug-in places functions by fingerprint; what runs is seen in TensorFlow's own partition graphs."""
 
+import contextlib
 import ctypes
 import functools
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,9 +23,12 @@ def loaded() -> PlugIn:
     return PlugIn(plug_in())
 
 
-def uses_of(label: int) -> int:
-    """Number of graphs that a plan was written into."""
-    return ctypes.CDLL(str(plug_in())).tf_placer_uses(label)
+@contextlib.contextmanager
+def planned(*plan: object, **more: object) -> Iterator[Callable[[], int]]:
+    """Has the plug-in use a plan; gives the number of graphs that it was written into."""
+    label = loaded().add(FunctionPlan(*plan, **more))
+    yield lambda: ctypes.CDLL(str(plug_in())).tf_placer_uses(label)
+    loaded().remove(label)
 
 
 def step(size: int, name: str = "", transpose: bool = False) -> tf.types.experimental.ConcreteFunction:
@@ -48,8 +51,10 @@ def named(function: tf.types.experimental.ConcreteFunction) -> str:
     return tf.compat.as_str(function.name)
 
 
-def plan_of(function: tf.types.experimental.ConcreteFunction, device: str = SECOND) -> FunctionPlan:
-    return FunctionPlan(named(function), {"product": ("MatMul", device)})
+def plan_of(
+    function: tf.types.experimental.ConcreteFunction, device: str = SECOND
+) -> tuple[str, dict[str, tuple[str, str]]]:
+    return named(function), {"product": ("MatMul", device)}
 
 
 def executed(function: Callable[[], object]) -> Iterator[node_def_pb2.NodeDef]:
@@ -69,55 +74,45 @@ def is_placed(function: tf.types.experimental.ConcreteFunction, size: int) -> bo
 def test_the_named_function_is_placed_and_computes_the_same():
     function, other = step(3), step(3)
     as_it_is = other(tf.ones([3, 3]))
-    label = loaded().add(plan_of(function))
-    was_placed = is_placed(function, 3)
-    outputs_are_equal = bool((function(tf.ones([3, 3])) == other(tf.ones([3, 3]))).numpy())
-    assert as_it_is.shape == () and uses_of(label) == 1
-    loaded().remove(label)
-    assert was_placed
-    assert outputs_are_equal
+    with planned(*plan_of(function)) as uses:
+        assert is_placed(function, 3)
+        assert function(tf.ones([3, 3])) == other(tf.ones([3, 3]))
+        assert as_it_is.shape == () and uses() == 1
 
 
 def test_a_renamed_function_is_placed_by_fingerprint():
     first, renamed = step(4), step(4, "_of_another_name")
-    label = loaded().add(plan_of(first))
-    both = is_placed(first, 4) and is_placed(renamed, 4)
-    uses = uses_of(label)
-    loaded().remove(label)
-    assert both
-    assert uses == 2
+    with planned(*plan_of(first)) as uses:
+        assert is_placed(first, 4) and is_placed(renamed, 4)
+        assert uses() == 2
 
 
 def test_another_shape_or_attribute_is_another_program():
     first = step(5)
-    label = loaded().add(plan_of(first))
-    assert is_placed(first, 5)
-    others = is_placed(step(6), 6), is_placed(step(5, transpose=True), 5)
-    uses = uses_of(label)
-    loaded().remove(label)
-    assert others == (False, False)
-    assert uses == 1
+    with planned(*plan_of(first)) as uses:
+        assert is_placed(first, 5)
+        assert not is_placed(step(6), 6) and not is_placed(step(5, transpose=True), 5)
+        assert uses() == 1
 
 
 def test_a_plan_that_was_removed_is_not_used():
-    loaded().remove(loaded().add(plan_of(function := step(7))))
+    function = step(7)
+    with planned(*plan_of(function)):
+        pass
     assert not is_placed(function, 7)
 
 
-def test_the_environment_switches_it_off():
-    label = loaded().add(plan_of(function := step(8)))
-    os.environ[DISABLE] = "1"
-    was_placed = is_placed(function, 8)
-    del os.environ[DISABLE]
-    loaded().remove(label)
-    assert not was_placed
+def test_the_environment_switches_it_off(monkeypatch):
+    function = step(8)
+    monkeypatch.setenv(DISABLE, "1")
+    with planned(*plan_of(function)):
+        assert not is_placed(function, 8)
 
 
 def test_a_device_that_is_not_there_leaves_the_function_as_it_is():
-    label = loaded().add(plan_of(function := step(9), SECOND.replace("CPU:1", "GPU:7")))
-    was_placed = is_placed(function, 9)
-    loaded().remove(label)
-    assert not was_placed
+    function = step(9)
+    with planned(*plan_of(function, SECOND.replace("CPU:1", "GPU:7"))):
+        assert not is_placed(function, 9)
     reasons = ctypes.create_string_buffer(4096)
     ctypes.CDLL(str(plug_in())).tf_placer_said(reasons, ctypes.c_int64(len(reasons)))
     assert b"GPU:7" in reasons.value.splitlines()[-1]
@@ -127,9 +122,8 @@ def test_order_becomes_control_edges_without_a_cycle():
     two = tf.function(lambda x: tf.nn.relu(x, name="late") + tf.exp(x, name="early"))
     function = two.get_concrete_function(tf.TensorSpec([2]))
     ops = {"early": ("Exp", SECOND), "late": ("Relu", SECOND), "add": ("AddV2", SECOND)}
-    label = loaded().add(FunctionPlan(named(function), ops, [("early", "late"), ("add", "early")]))
-    nodes = {node.name: node for node in executed(lambda: function(tf.ones([2])))}
-    loaded().remove(label)
+    with planned(named(function), ops, [("early", "late"), ("add", "early")]):
+        nodes = {node.name: node for node in executed(lambda: function(tf.ones([2])))}
     assert "^early" in nodes["late"].input
     assert not any(i.startswith("^") for i in nodes["early"].input)
 
@@ -138,9 +132,8 @@ def test_clusters_are_compiled():
     chain = tf.function(lambda x: tf.exp(tf.tanh(x, name="first"), name="second"))
     function = chain.get_concrete_function(tf.TensorSpec([1024]))
     ops = {"first": ("Tanh", SECOND), "second": ("Exp", SECOND)}
-    label = loaded().add(FunctionPlan(named(function), ops, clusters={"first": 0, "second": 0}))
-    types = {node.op for node in executed(lambda: function(tf.ones([1024])))}
-    loaded().remove(label)
+    with planned(named(function), ops, clusters={"first": 0, "second": 0}):
+        types = {node.op for node in executed(lambda: function(tf.ones([1024])))}
     assert not types & {"Tanh", "Exp"}
     assert types & {"_XlaCompile", "XlaLaunch"}
 
@@ -158,9 +151,8 @@ def test_an_identity_of_many_is_put_in_parts():
         **{name: ("Identity", device) for name, device in (("n/0", first), ("n/1", SECOND))},
         **{name: ("Relu", device) for name, device in (("c", first), ("d", SECOND))},
     }
-    label = loaded().add(FunctionPlan(named(function), ops))
-    nodes = list(executed(lambda: function(tf.ones([2]), tf.ones([2]))))
-    loaded().remove(label)
+    with planned(named(function), ops):
+        nodes = list(executed(lambda: function(tf.ones([2]), tf.ones([2]))))
     of_parts = {node.device for node in nodes if "tf_placer_part" in node.name and node.op == "Identity"}
     assert "IdentityN" not in {node.op for node in nodes}
     assert of_parts == {first, SECOND}

@@ -129,18 +129,14 @@ class Examples(tf.Module):
 def string_inputs(folder: pathlib.Path) -> Example:
     module = Examples()
     tf.saved_model.save(module, str(folder / "strings"), signatures={"serving_default": module.classify})
-    protos = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={
-                    "x": tf.train.Feature(float_list=tf.train.FloatList(value=[k, 1.0, -k, 0.5])),
-                    "name": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n" * k])),
-                }
-            )
-        )
-        for k in range(1, 4)
-    ]
-    serialized = np.array([proto.SerializeToString() for proto in protos], object)
+
+    def proto(k: int) -> bytes:
+        x = tf.train.Feature(float_list=tf.train.FloatList(value=[k, 1.0, -k, 0.5]))
+        name = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"n" * k]))
+        features = tf.train.Features(feature={"x": x, "name": name})
+        return tf.train.Example(features=features).SerializeToString()
+
+    serialized = np.array([proto(k) for k in range(1, 4)], object)
     return Example(folder / "strings", {"serving_default": {"examples": serialized}})
 
 

@@ -80,46 +80,30 @@ def products(item: Item) -> list[str]:
     ]
 
 
-def test_ops_kept_whole():
-    """Also by a plan file."""
-    assert all(_runs_with(kept) for kept in (slice(0, 1), slice(1, None), slice(0, None)))
+IN_PARTS = "is for this graph with a batch of 8 in 2 parts; build the problem of tf_placer.split(item, 2"
 
 
-def _runs_with(kept: slice) -> bool:
+@pytest.mark.parametrize(
+    ("kept", "told"),
+    [
+        (slice(0, 0), IN_PARTS),
+        *(
+            (kept, "kept_whole, recomputed, parked) with the ops")
+            for kept in (slice(0, 1), slice(1, None), slice(0, None))
+        ),
+    ],
+)
+def test_a_plan_file_with_some_ops_kept_whole(kept, told, tmp_path):
     one, other, given = Step(), Step(), examples(8)
     item = Item.from_function(other.__call__, *given)
-    plan = plan_of(item, 2, kept_whole=products(item)[kept])
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "placement.json"
-        plan.save(path)
-        again = Placement.load(path, plan.problem)
-        of_whole = refusal(lambda: Placement.load(path, analytic_problem(item, plan.problem.cluster)))
-
-    placed = placed_function(other.__call__, again, *given)
-    return (
-        "kept_whole, recomputed, parked) with the ops" in of_whole
-        and are_close(one(*given), placed(*given))
-        and are_close([one.first, one.second], [other.first, other.second])
-    )
-
-
-def test_a_plan_file():
-    step, given = Step(), examples(8)
-    item = Item.from_function(step.__call__, *given)
-    plan = plan_of(item, 2)
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "placement.json"
-        plan.save(path)
-        again = Placement.load(path, plan.problem)
-        of_whole = refusal(lambda: Placement.load(path, analytic_problem(item, plan.problem.cluster)))
-    expected = Step()(*given)
+    plan, path = plan_of(item, 2, kept_whole=products(item)[kept]), tmp_path / "placement.json"
+    plan.save(path)
+    again = Placement.load(path, plan.problem)
+    assert told in refusal(lambda: Placement.load(path, analytic_problem(item, plan.problem.cluster)))
     graph = apply_placement(item, again)
-    assert (
-        "is for this graph with a batch of 8 in 2 parts; build the problem of tf_placer.split(item, 2"
-        in of_whole
-    )
     assert {node.name: node.device for node in graph.node} == plan.device_names
-    assert are_close(expected, placed_function(step.__call__, again, *given)(*given))
+    assert are_close(one(*given), placed_function(other.__call__, again, *given)(*given))
+    assert are_close([one.first, one.second], [other.first, other.second])
 
 
 def test_another_batch_or_graph_is_refused_and_nothing_moves():
