@@ -40,7 +40,7 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.methods import NO_ORDER, configured, recorded
+from tf_placer.search.methods import NO_ORDER, configured
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.fusion import RULES
@@ -366,7 +366,7 @@ def made_of(
 ) -> dict[str, Any]:
     """All that decides what a search finds, as JSON data."""
     spec = methods.find(method)
-    settings = recorded(configured(spec, config))
+    settings = dataclasses.asdict(configured(spec, config))
     made = {
         "problem": problem.digest(),
         "method": method,

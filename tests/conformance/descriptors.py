@@ -32,9 +32,15 @@ from tf_placer.agents.placeto import (
     group_graph,
     placeto_inputs,
 )
-from tf_placer.agents.tables import PostConfig, PostPolicy
 from tf_placer.agents.regal import RegalConfig
-from tf_placer.agents.tables import TabularConfig, TabularInputs, TabularPolicy, tabular_inputs
+from tf_placer.agents.tables import (
+    PostConfig,
+    PostPolicy,
+    TabularConfig,
+    TabularInputs,
+    TabularPolicy,
+    tabular_inputs,
+)
 from tf_placer.grouper.group_search import GroupedPlans
 from tf_placer.grouper.groups import expanded, ordered_groups, unit_groups
 from tf_placer.networks.graph_encoders import DeepGraphInfomax, GraphConvolution, GraphSage, SegmentAttention

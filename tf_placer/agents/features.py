@@ -158,8 +158,7 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
 
 def _share(amounts: np.ndarray) -> np.ndarray:
     """[...] float64 from 0 for a millionth and less to 1 for a whole."""
-    shares: np.ndarray = 1 + np.log10(np.maximum(amounts, 10.0**-_DECADES)) / _DECADES
-    return shares
+    return 1 + np.log10(np.maximum(amounts, 10.0**-_DECADES)) / _DECADES
 
 
 DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES  # 64 for each type

@@ -83,8 +83,8 @@ class UnitEncoder(snt.Module):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
         super().__init__(name="unit_encoder")
         self._types = snt.Embed(features.NUM_TYPES, type_width, name="types")
-        self._network = GraphConvolution(width, layers, name="convolution")
-        self._network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
+        self.network = GraphConvolution(width, layers, name="convolution")
+        self.network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
 
     def columns(self, graph: features.GraphInputs) -> tf.Tensor:
@@ -92,10 +92,6 @@ class UnitEncoder(snt.Module):
         # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
         rows = self._types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
-
-    def encode(self, columns: tf.Tensor, graph: features.GraphInputs) -> tf.Tensor:
-        """[U, H] from any columns [U, F]."""
-        return self._network(columns, graph.edges)
 
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
@@ -179,7 +175,7 @@ class MarsPolicy(features.SequencePolicy):
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
-        units = self.encoder.encode(self.encoder.columns(inputs.graph), inputs.graph)
+        units = self.encoder.network(self.encoder.columns(inputs.graph), inputs.graph.edges)
         groups = inputs.summaries.shape[0]
         weighed = inputs.share_of_unit[:, tf.newaxis] * units
         mean = tf.math.unsorted_segment_sum(weighed, inputs.group_of_unit, groups + 1)
@@ -237,7 +233,7 @@ class MarsStudent(snt.Module):
         # Each node gets the columns of some node, and edges stay.
         order = tf.random.experimental.stateless_shuffle(tf.range(tf.shape(columns)[0]), seed)
         both = (columns, tf.gather(columns, order))
-        return self._discriminator(*(self.policy.encode(units, graph) for units in both))
+        return self._discriminator(*(self.policy.network(units, graph.edges) for units in both))
 
 
 class Executed(NamedTuple):

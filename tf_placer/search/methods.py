@@ -128,11 +128,6 @@ def own_rounds(name: str, method: Callable[[Any], Any]) -> MethodSpec:
     return MethodSpec(name, Kind.OWN_ROUNDS, summary, lambda context, config: method(context))
 
 
-def describe(name: str) -> str:
-    """The first sentence about a method."""
-    return find(name).summary
-
-
 def about(name: str) -> dict[str, Any]:
     """Description of a method as JSON data: summary, blind spots, and settings."""
     spec = find(name)
@@ -141,7 +136,7 @@ def about(name: str) -> dict[str, Any]:
         "summary": spec.summary,
         "kind": spec.kind.value,
         "ignores": list(spec.ignores),
-        "settings": recorded(configured(spec)),
+        "settings": dataclasses.asdict(configured(spec)),
     }
 
 
@@ -183,11 +178,6 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
         return dataclasses.replace(default, **values)
     except InputError as error:
         raise InputError(f"config: method {spec.name!r}: {error}") from None
-
-
-def recorded(config: Any) -> dict[str, Any]:
-    """Settings as JSON data: what results and checkpoints keep of them."""
-    return dict(dataclasses.asdict(config))
 
 
 FASTEST, METHOD = WRITE = ("fastest", "method")

@@ -40,7 +40,6 @@ from tf_placer.search.methods import (
     Budget,
     Objective,
     configured,
-    recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult
 from tf_placer.search.round import Context, Run, Starts, evaluated
@@ -282,8 +281,8 @@ def _searched(
         if begins is not None:
             identity["start"] = hashlib.sha256(begins.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        if spec.kind is not Kind.OWN_ROUNDS or recorded(settings):  # else the method may do it
-            kept.settings_are({**spec.versions, **recorded(settings)})
+        if spec.kind is not Kind.OWN_ROUNDS or dataclasses.asdict(settings):  # else the method may do it
+            kept.settings_are({**spec.versions, **dataclasses.asdict(settings)})
         return _run(spec, settings, evaluator, recorder, seed, begins, kept, stop, show)
 
 
@@ -372,7 +371,7 @@ def _result(run: Run, recorder: Recorder, placement: Placement, interrupted: boo
         search_s=recorder.elapsed_s,
         interrupted=interrupted,
         history=tuple(recorder.history),
-        settings=recorded(run.config),
+        settings=dataclasses.asdict(run.config),
         found_by=best.found_by or run.spec.name,
         # What is proven is in whole nanoseconds, which means over several orders are not.
         proven_s=min(proven_s, runtime_s),

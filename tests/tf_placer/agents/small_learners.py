@@ -14,8 +14,7 @@ from tf_placer.agents.hdp_policy import HdpConfig
 from tf_placer.agents.learner import Proposal, WarmStart
 from tf_placer.agents.mars import MarsConfig
 from tf_placer.agents.placeto import PlacetoConfig
-from tf_placer.agents.tables import PostConfig
-from tf_placer.agents.tables import TabularConfig
+from tf_placer.agents.tables import PostConfig, TabularConfig
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 

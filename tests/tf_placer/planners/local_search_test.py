@@ -195,7 +195,7 @@ def check_equal(problem, config, start, seed, simulator, rounds=ROUNDS):
         np.testing.assert_array_equal(late, climber.state()["late_s"])
         assert int(state["counts"][chain, 3]) % 2**64 == climber.state()["random_bits"]
         assert state["counts"][chain, 2] == rounds
-        np.testing.assert_array_equal(burst.device_of_unit[chain], fastest)
+        np.testing.assert_array_equal(burst.decisions.device_of_unit[chain], fastest)
         assert burst.runtime_s[chain] == pytest.approx(best / 1e9 / len(simulator.orders), rel=1e-15)
     return state
 
@@ -276,7 +276,7 @@ def test_many_bursts_are_one_long_burst_also_in_another_process():
         saved = short.state()
         short = SimulatedLocalSearch(problem, config, start, 9, simulator)
         short.restore(saved)
-    np.testing.assert_array_equal(burst.device_of_unit, whole.device_of_unit)
+    np.testing.assert_array_equal(burst.decisions.device_of_unit, whole.decisions.device_of_unit)
     np.testing.assert_array_equal(burst.runtime_s, whole.runtime_s)
     for name, value in long.state().items():
         np.testing.assert_array_equal(short.state()[name], value)
@@ -291,7 +291,7 @@ def test_what_nothing_fits_is_searched_on():
     assert search.advance(1).runtime_s.tolist() == [np.inf]
     # 5, a message of no bytes (10), 5.
     found = search.advance(50)
-    assert found.runtime_s.tolist() == [20e-9] and sorted(found.device_of_unit[0]) == [0, 1]
+    assert found.runtime_s.tolist() == [20e-9] and sorted(found.decisions.device_of_unit[0]) == [0, 1]
 
 
 def test_one_device_leaves_nothing_to_move_in_the_simulator():
@@ -299,4 +299,4 @@ def test_one_device_leaves_nothing_to_move_in_the_simulator():
     found = SimulatedLocalSearch(
         problem, LocalSearchConfig(chains=2), np.zeros(2), 0, SimulatedEvaluator(problem)
     ).advance(20)
-    assert (found.device_of_unit == 0).all() and found.runtime_s.tolist() == [10e-9] * 2
+    assert (found.decisions.device_of_unit == 0).all() and found.runtime_s.tolist() == [10e-9] * 2
