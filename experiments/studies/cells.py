@@ -230,7 +230,7 @@ def _reference(problem: Problem) -> SearchResult:
     Raises:
       NothingFits: no such plan fits.
     """
-    singles = methods.the(Role.REFERENCE)
+    singles = methods.find(methods.REFERENCE)
     try:
         return search(problem, singles.name, budget_evaluations=_CHEAP)
     except NothingFits:

@@ -255,4 +255,4 @@ def test_roles_are_those_of_the_table():
     constructive = {
         spec.name for spec in map(methods.find, methods.BUILT_IN) if spec.kind == Kind.CONSTRUCTIVE
     }
-    assert beside <= constructive and methods.the(Role.REFERENCE).name in beside
+    assert beside <= constructive and methods.REFERENCE in beside

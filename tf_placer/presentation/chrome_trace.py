@@ -275,7 +275,7 @@ def chrome_trace(placement: Placement, measured: tf.compat.v1.RunMetadata | None
 def write_timeline(
     path: str | os.PathLike[str], placement: Placement, evaluator: RuntimeEvaluator | None = None
 ) -> None:
-    """Writes one step of a plan as a Chrome trace, whole or not at all: open it with Perfetto or chrome://tracing.
+    """Writes one step of a plan as a Chrome trace, whole or not at all: for Perfetto or chrome://tracing.
 
     Args:
       path: the file to write, for example ``timeline.json``.

@@ -92,7 +92,7 @@ class _Arm:
     {Role.DEFAULT},
     config=PortfolioConfig,
     uses_start=True,
-    versions={"race": RACE_VERSION, **methods.find("memetic").versions},
+    versions={"race": RACE_VERSION, **methods.find(methods.LEAD).versions},
 )
 class Portfolio:
     """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).

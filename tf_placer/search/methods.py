@@ -41,7 +41,7 @@ _NAMES_IN = {
 }
 MODULES = {name: f"tf_placer.{module}" for module, names in _NAMES_IN.items() for name in names.split()}
 # Those with a role that one method has (``Role``); a test holds them equal to the rows.
-REFERENCE, CONTROL, PLAIN, DEFAULT = "single", "random", "local_search", "auto"
+REFERENCE, CONTROL, PLAIN, LEAD, DEFAULT = "single", "random", "local_search", "memetic", "auto"
 COMPARED = (REFERENCE, CONTROL, DEFAULT)
 BUILT_IN = tuple(sorted(MODULES))
 
@@ -76,12 +76,6 @@ def having(role: Role) -> tuple[MethodSpec, ...]:
     """The rows that have a role: built-in ones by name, then added ones."""
     added = [name for name in _METHODS if name not in MODULES]
     return tuple(spec for spec in map(find, (*BUILT_IN, *added)) if role in spec.roles)
-
-
-def the(role: Role) -> MethodSpec:
-    """The one row that has a role."""
-    (spec,) = having(role)
-    return spec
 
 
 def add(spec: MethodSpec, replace: bool = False) -> None:
