@@ -148,7 +148,7 @@ def mars_inputs(
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(np.concatenate([relative, *root_shares, size], axis=1), tf.float32),
-        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(groups, device_of_group, config),
     )
 
 
