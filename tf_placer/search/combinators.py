@@ -76,12 +76,8 @@ class _Arm:
     def state(self) -> tuple[list[Any], dict[str, Any]]:
         """The race's figures; and, by name, the planner's state and the first plan."""
         arrays = {} if self._start is None else {"start": self._start}
-        planner = self._checkpoint.planner
-        arrays |= (
-            {f"planner.{name}": value for name, value in planner.state().items()}
-            if planner is not None
-            else {}
-        )
+        if planner := self._checkpoint.planner:
+            arrays |= {f"planner.{name}": value for name, value in planner.state().items()}
         return [self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds], arrays
 
     def restore(self, figures: list[Any], arrays: dict[str, Any]) -> None:
