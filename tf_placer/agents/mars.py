@@ -42,9 +42,8 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    weights: str = setting(
-        "", remedy=features.WEIGHTS_REMEDY
-    )  # of `train`, for the encoder; "": it is pre-trained
+    # Of `train`, for the encoder; "": it is pre-trained.
+    weights: str = setting("", remedy=features.WEIGHTS_REMEDY)
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
