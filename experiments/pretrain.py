@@ -48,7 +48,7 @@ from tf_placer.graph.item import Item
 from tf_placer.grouper.groups import DEVICES, TASKS
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.methods import configured, recorded
+from tf_placer.search.methods import configured
 from tf_placer.search.search import NothingFits
 from tf_placer.training.teach import Epoch, Student, lesson_of, teach
 
@@ -117,7 +117,7 @@ def main() -> None:
         "command": shlex.join(["python", "-m", "experiments.pretrain", *sys.argv[1:]]),
         "commit": commit.stdout.strip() or "unknown",  # where the sources are no checkout
         "seed": _SEED.value,
-        "settings": recorded(config),
+        "settings": dataclasses.asdict(config),
         "problems": len(lessons),
         "loss": history[-1].loss,
     }

@@ -25,7 +25,6 @@ from experiments.studies.study import TABLES, Row, read_study
 from tf_placer import workloads
 from tf_placer.agents.go.learner import GoZeroShotConfig, go_zero_shot
 from tf_placer.agents.learned_list.learned_list import LearnedList, LearnedListConfig
-from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import Status, search_simulator
 from tf_placer.problem.placement import Decisions
 from tf_placer.search import methods
@@ -68,7 +67,7 @@ def main() -> None:
 def _worth(row: Row, seed: int) -> np.ndarray:
     """[11 + 6] what stands below the titles, of one seed."""
     problem = tf_placer.build_problem(workloads.build(row.workload), tf_placer.Cluster.preset(row.cluster))
-    simulator, plain = search_simulator(problem), methods.the(Role.LEAD)
+    simulator, plain = search_simulator(problem), methods.find(methods.LEAD)
     of_go = pathlib.Path(row.settings[_COLUMN]["weights"])
     # Taught without the same families.
     of_list = LearnedListConfig(weights=str(of_go.with_name(f"learned_list_{of_go.name}")))
@@ -137,7 +136,7 @@ def _write(lines: list[str]) -> None:
     command = f"python -m experiments.taught_policy --seeds={seeds} --long_s={long_s:g} --short_s={short_s:g}"
     title, of_each = "What is a policy worth that was taught on other families?", range(100, 100 + seeds)
     about = [
-        f"Step times as fractions of {long_s:g} s of plain search (`{methods.the(Role.LEAD).name}`), geometric means.",
+        f"Step times as fractions of {long_s:g} s of plain search (`{methods.LEAD}`), geometric means.",
         "Neither policy was taught the program's family (`experiments/weights`). *go* is `go_zero_shot`: its likeliest",
         "placement, and the best of 64. *list* is `learned_list`: its first placement, which is by a rule written by",
         "hand, and the best of 64; *untaught list* draws around that rule. *Short search* is",

@@ -42,7 +42,7 @@ from tf_placer.problem.bounds import lower_bounds
 from tf_placer.problem.placement import Placement
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.methods import NO_ORDER, configured, recorded
+from tf_placer.search.methods import NO_ORDER, configured
 from tf_placer.search.recorder import HistoryEntry, SearchResult
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.fusion import RULES
@@ -354,7 +354,7 @@ def _reference(problem: Problem) -> SearchResult:
     Raises:
       NothingFits: no such plan fits.
     """
-    singles = methods.the(Role.REFERENCE)
+    singles = methods.find(methods.REFERENCE)
     try:
         return search(problem, singles.name, budget_evaluations=_CHEAP)
     except NothingFits:
@@ -483,7 +483,7 @@ def made_of(
 ) -> dict[str, Any]:
     """All that decides what a search finds, as JSON data."""
     spec = methods.find(method)
-    settings = recorded(configured(spec, config))
+    settings = dataclasses.asdict(configured(spec, config))
     made = {
         "problem": problem.digest(),
         "method": method,

@@ -22,7 +22,7 @@ from tf_placer.base.arguments import InputError
 from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
-from tf_placer.search.methods import configured, recorded
+from tf_placer.search.methods import configured
 from tf_placer.search.recorder import SearchResult
 from tf_placer.search.search import NothingFits, search
 
@@ -60,7 +60,7 @@ def test_the_list_is_complete():
         has_settings = spec.config is not NoSettings
         assert spec.summary.endswith(".") and len(spec.summary) < 120, spec.name
         assert spec.goes_on == (spec.kind != Kind.CONSTRUCTIVE), spec.name
-        assert recorded(configured(spec)) or not has_settings
+        assert dataclasses.asdict(configured(spec)) or not has_settings
 
 
 @EVERY
@@ -70,7 +70,7 @@ def test_it_finds_what_it_can_of_a_toy_problem(method):
     start = problem.everything_on(0) if methods.find(method.name).uses_start else None
     found = searched(method, problem, start=start)
     assert found.runtime_s <= method.of_optimum * branches_optimum_ns(BRANCHES, LENGTH) / 1e9
-    assert found.settings == recorded(configured(methods.find(method.name), method.config))
+    assert found.settings == dataclasses.asdict(configured(methods.find(method.name), method.config))
     assert found.evaluations <= method.evaluations
 
 
@@ -99,7 +99,10 @@ def test_killed_and_gone_on_with_it_tries_what_it_would_have_tried(method, tmp_p
     # One that is not off: what is off may need others to be set.
     counts = {name: value for name, value in again.settings.items() if type(value) in (int, float) and value}
     for name, value in list(counts.items())[:1]:
-        changed = {**recorded(configured(methods.find(method.name), method.config)), name: value + 1}
+        changed = {
+            **dataclasses.asdict(configured(methods.find(method.name), method.config)),
+            name: value + 1,
+        }
         with pytest.raises(InputError, match=f"holds a search with {name} "):
             searched(method, problem, checkpoint=tmp_path, budget_evaluations=count, config=changed)
 
@@ -243,4 +246,4 @@ def _names_of_rows(tree: ast.Module) -> set[int]:
 def test_roles_are_those_of_the_table():
     beside = {spec.name for spec in methods.having(Role.BESIDE)}
     constructive = {spec.name for spec in SPECS if spec.kind == Kind.CONSTRUCTIVE}
-    assert beside <= constructive and methods.the(Role.REFERENCE).name in beside
+    assert beside <= constructive and methods.REFERENCE in beside

@@ -152,7 +152,7 @@ def colocrl_inputs(
         embeddings=tf.constant(group_embeddings(problem, groups, width, config.preset != "paper")),
         group_of_unit=tf.constant(groups.group_of_unit),
         only_device=tf.constant(groups.only_device),
-        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(groups, device_of_group, config),
     )
 
 

@@ -158,8 +158,7 @@ def relative_features(problem: Problem, graph: UnitGraph) -> np.ndarray:
 
 def _share(amounts: np.ndarray) -> np.ndarray:
     """[...] float64 from 0 for a millionth and less to 1 for a whole."""
-    shares: np.ndarray = 1 + np.log10(np.maximum(amounts, 10.0**-_DECADES)) / _DECADES
-    return shares
+    return 1 + np.log10(np.maximum(amounts, 10.0**-_DECADES)) / _DECADES
 
 
 DEVICE_NUMBERS = len(DEVICE_TYPES) * MAX_DEVICES  # 64 for each type
@@ -289,35 +288,27 @@ def build_placer(placer: Seq2SeqPlacer, width: int) -> None:
     placer.score(tf.zeros([1, 2, width]), one_device(2), tf.zeros([1, 1, 2], tf.int32), no_noise)
 
 
-def prior_choices(
-    problem: Problem, legal: np.ndarray, device_of_group: np.ndarray, config: Any
-) -> DeviceChoices:
-    """The devices of a problem for groups that lean to a plan [G]; see ``bounded_prior_logits``."""
-    return DeviceChoices(
-        features=tf.constant(device_features(problem)),
-        number=tf.constant(device_numbers(problem)),
-        legal=tf.constant(legal),
-        prior_logits=tf.constant(bounded_prior_logits(device_of_group, legal, config)),
-    )
-
-
-def bounded_prior_logits(device_of_group: np.ndarray, legal: np.ndarray, config: Any) -> np.ndarray:
-    """[G, D] float32 for ``legal`` [G, D]: with these logits an untrained policy draws each device [G] with p.
+def prior_choices(groups: Groups, device_of_group: np.ndarray, config: Any) -> DeviceChoices:
+    """The devices for groups that lean to a plan [G]: an untrained policy draws each of its devices with p.
 
     For the bounded logits C tanh(u / T) that is a difference of log(p / q) between the device and each of the others,
     where q is their share of 1 - p; as near as C allows. p = 0 leans to nothing; the settings have p, C and T.
     """
     probability, most = config.start_probability, 0.99 * config.tanh_constant
-    rows = np.zeros(legal.shape, np.float32)
-    if not probability:
-        return rows
-    for row, device, count in zip(rows, device_of_group, legal.sum(axis=1), strict=True):
+    rows = np.zeros(groups.legal.shape, np.float32)
+    counts = groups.legal.sum(axis=1)
+    for row, device, count in zip(rows, device_of_group, counts, strict=True) if probability else ():
         alternative = (1.0 - probability) / max(count - 1, 1)
         bounded = np.clip(math.log(probability / alternative) / 2, -most, most)
         bias = config.temperature * math.atanh(float(bounded) / config.tanh_constant)
         row[:] = -bias
         row[device] = bias
-    return rows
+    return DeviceChoices(
+        features=tf.constant(device_features(groups.problem)),
+        number=tf.constant(device_numbers(groups.problem)),
+        legal=tf.constant(groups.legal),
+        prior_logits=tf.constant(rows),
+    )
 
 
 class Mean(NamedTuple):

@@ -110,7 +110,7 @@ def hdp_inputs(
         only_device=tf.constant(groups.only_device),
         class_of_group=tf.constant(groups.class_of_group),
         group_prior_logits=tf.constant(group_prior_logits(problem, groups, config.group_probability)),
-        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(groups, device_of_group, config),
     )
 
 

@@ -42,9 +42,8 @@ class MarsConfig(Settings):
     encoder_width: int = setting(32, paper=256, least=1)  # H of the GCN
     # Steps of Deep Graph Infomax before the first proposal; 0 for none, the paper's ablation.
     pretrain_iterations: int = setting(100, paper=1000, least=0)
-    weights: str = setting(
-        "", remedy=features.WEIGHTS_REMEDY
-    )  # of `train`, for the encoder; "": it is pre-trained
+    # Of `train`, for the encoder; "": it is pre-trained.
+    weights: str = setting("", remedy=features.WEIGHTS_REMEDY)
     hidden: int = setting(64, paper=512, least=1, even=True)  # of the placer's LSTMs
     segment: int = setting(64, paper=128, least=1)  # groups of a segment
     groups_per_step: int = setting(16, paper=1, least=1)  # that the placer reads and places at once
@@ -83,8 +82,8 @@ class UnitEncoder(snt.Module):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
         super().__init__(name="unit_encoder")
         self._types = snt.Embed(features.NUM_TYPES, type_width, name="types")
-        self._network = GraphConvolution(width, layers, name="convolution")
-        self._network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
+        self.network = GraphConvolution(width, layers, name="convolution")
+        self.network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
 
     def columns(self, graph: features.GraphInputs) -> tf.Tensor:
@@ -92,10 +91,6 @@ class UnitEncoder(snt.Module):
         # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
         rows = self._types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
-
-    def encode(self, columns: tf.Tensor, graph: features.GraphInputs) -> tf.Tensor:
-        """[U, H] from any columns [U, F]."""
-        return self._network(columns, graph.edges)
 
 
 _ENCODER_VERSION = 1  # variables that were saved with another one cannot be restored
@@ -152,7 +147,7 @@ def mars_inputs(
         only_device=tf.constant(groups.only_device),
         share_of_unit=tf.constant(share, tf.float32),
         summaries=tf.constant(np.concatenate([relative, *root_shares, size], axis=1), tf.float32),
-        choices=features.prior_choices(problem, groups.legal, device_of_group, config),
+        choices=features.prior_choices(groups, device_of_group, config),
     )
 
 
@@ -179,7 +174,7 @@ class MarsPolicy(features.SequencePolicy):
 
     def embed(self, inputs: MarsInputs) -> tf.Tensor:
         """[G, F]."""
-        units = self.encoder.encode(self.encoder.columns(inputs.graph), inputs.graph)
+        units = self.encoder.network(self.encoder.columns(inputs.graph), inputs.graph.edges)
         groups = inputs.summaries.shape[0]
         weighed = inputs.share_of_unit[:, tf.newaxis] * units
         mean = tf.math.unsorted_segment_sum(weighed, inputs.group_of_unit, groups + 1)
@@ -237,7 +232,7 @@ class MarsStudent(snt.Module):
         # Each node gets the columns of some node, and edges stay.
         order = tf.random.experimental.stateless_shuffle(tf.range(tf.shape(columns)[0]), seed)
         both = (columns, tf.gather(columns, order))
-        return self._discriminator(*(self.policy.encode(units, graph) for units in both))
+        return self._discriminator(*(self.policy.network(units, graph.edges) for units in both))
 
 
 class Executed(NamedTuple):

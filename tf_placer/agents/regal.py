@@ -230,7 +230,8 @@ class RegalLearner(snt.Module):
             self._offered = np.concatenate([drawn, born])
         else:
             self._offered, self._offered_actions = self.draw(config.population)
-        return self._plans.rows(0, self.devices(self._offered))
+        # Each group is on the legal device of its largest key.
+        return self._plans.rows(0, np.where(self._legal, self._offered, -1.0).argmax(axis=2))
 
     def learn(self, device_of_unit: np.ndarray, runtime_s: np.ndarray) -> None:
         """Joins what was proposed to the elites, and teaches the policy when the run ends."""
@@ -286,10 +287,6 @@ class RegalLearner(snt.Module):
         if self._is_paper:
             actions = np.repeat(actions, count, axis=0)
         return draw_keys(actions, self._generator), actions
-
-    def devices(self, keys: np.ndarray) -> np.ndarray:
-        """[B, G] the legal device of each group's largest key."""
-        return np.where(self._legal, keys, -1.0).argmax(axis=2)
 
     def state(self) -> dict[str, Any]:
         """The run, the weights, the optimizer's moments, and the generator's state."""

@@ -21,7 +21,7 @@ from tf_placer.planning.log import Log
 from tf_placer.planning.request import Flags
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.search import methods
-from tf_placer.search.methods import configured, recorded
+from tf_placer.search.methods import configured
 from tf_placer.training.teach import Epoch, lesson_of, teach
 
 _LESSONS, _TEACHING = "finding plans to learn from", "teaching"
@@ -94,7 +94,7 @@ def train(options: Flags, console: rich.console.Console) -> dict[str, Any]:
                 show=show,
             )
     record = {name: getattr(options, name) for name in _RECORDED}
-    record |= {"settings": recorded(config), "loss": history[-1].loss}
+    record |= {"settings": dataclasses.asdict(config), "loss": history[-1].loss}
     write_atomically(out, weights_bytes(student.kind, student.policy, record))
     console.print(f"wrote {out}", soft_wrap=True)
     epochs = [{**dataclasses.asdict(epoch), "held_out": known(epoch.held_out)} for epoch in history]

@@ -80,8 +80,7 @@ def toward_elites(
     if not len(order):
         return probability.copy()
     frequency = (drawn[order][:, :, np.newaxis] == np.arange(probability.shape[1])).mean(axis=0)
-    moved: np.ndarray = probability + smoothing * (frequency - probability)
-    return moved
+    return probability + smoothing * (frequency - probability)
 
 
 def children(

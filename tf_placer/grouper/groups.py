@@ -90,8 +90,7 @@ def costliest_ops(problem: Problem) -> np.ndarray:
     """[U] the op of each unit that takes longest; of equal ones the first."""
     order = np.lexsort((-np.arange(problem.num_ops), problem.fastest_ns(), problem.unit_of_op))
     last = np.searchsorted(problem.unit_of_op[order], np.arange(problem.num_units), side="right") - 1
-    costliest: np.ndarray = order[last]
-    return costliest
+    return order[last]
 
 
 class Levels(NamedTuple):
@@ -227,8 +226,7 @@ class Groups:
         votes = np.zeros((len(rows), self.count + 1, self.problem.num_devices))
         for row, table in zip(rows, votes, strict=True):
             np.add.at(table, (self.group_of_unit, row), weight)
-        devices: np.ndarray = np.where(self.legal, votes[:, :-1], -1).argmax(axis=2)
-        return devices.astype(np.int32)
+        return np.where(self.legal, votes[:, :-1], -1).argmax(axis=2).astype(np.int32)
 
     def best_of(
         self, plans: np.ndarray, simulate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -239,8 +237,7 @@ class Groups:
         """
         device_of_group = self.project(plans)
         runtime_s, fits = simulate(self.expand(device_of_group))
-        best: np.ndarray = device_of_group[int(np.argmin(np.where(fits, runtime_s, np.inf)))]
-        return best
+        return device_of_group[int(np.argmin(np.where(fits, runtime_s, np.inf)))]
 
     def sums(self, amounts: np.ndarray) -> np.ndarray:
         """[G, ...] float64 of what each unit [U, ...] has."""

@@ -168,8 +168,6 @@ class Seq2SeqPlacer(snt.Module):
           segment: groups of a segment, rounded up to whole steps; 0: the sequence is one segment.
         """
         super().__init__()
-        if hidden_width % 2:
-            raise ValueError(f"hidden_width is {hidden_width}; give an even number")
         self._tanh_constant, self._temperature = tanh_constant, temperature
         self._embed_group = snt.Linear(hidden_width, name="embed_group")
         self._read = [snt.Linear(2 * hidden_width, name=f"read_{way}") for way in ("forward", "backward")]

@@ -68,7 +68,8 @@ class Schedule:
         self._ns_per_byte = graph.transfer.ns_per_byte.tolist()
         self._channel = cluster.channel_of_link().tolist()
         self._room = room_bytes.tolist()
-        self._streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
+        # When each stream of each device is free, in nanoseconds, the first one first.
+        self.streams: list[list[float]] = [[0.0] * streams for streams in cluster.streams().tolist()]
         self._gaps: list[list[tuple[float, float]]] = [[] for _ in cluster.devices]
         self._most_gaps = _MOST_GAPS if gaps else 0
         self._queues = queues
@@ -113,10 +114,6 @@ class Schedule:
         """Earliest time at which all inputs of an op could be on a device, in nanoseconds."""
         return max((self._arrives(tensor, device) for tensor in self._inputs[op]), default=0.0)
 
-    def free_ns(self, device: int) -> float:
-        """Time at which the first stream of a device is free, in nanoseconds."""
-        return self._streams[device][0]
-
     def end_ns(self, op: int, device: int) -> float:
         """End of an op on a device, in nanoseconds."""
         cost = self._cost[op][device]
@@ -152,7 +149,7 @@ class Schedule:
             start, gap = self._slot(device, start, cost)
             gaps = self._gaps[device]
             if gap < 0:
-                idle_since = heapq.heapreplace(self._streams[device], start + cost)
+                idle_since = heapq.heapreplace(self.streams[device], start + cost)
                 if idle_since < start:
                     bisect.insort(gaps, (start, idle_since))
             else:
@@ -195,7 +192,7 @@ class Schedule:
 
     def _slot(self, device: int, ready: float, cost: float) -> tuple[float, int]:
         """The earliest start of an op that takes time, and the gap used, -1 for none."""
-        best, gap = max(ready, self._streams[device][0]), -1
+        best, gap = max(ready, self.streams[device][0]), -1
         gaps = self._gaps[device]
         for position in range(bisect.bisect_left(gaps, (ready + cost, 0.0)), len(gaps)):
             end, begin = gaps[position]

@@ -15,7 +15,7 @@ from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
 from tf_placer.ops.simulator import NEVER, Chains, ChainSearch, MoveTables
 from tf_placer.planners.list_schedule import heft, list_schedule, peft
 from tf_placer.planners.plain import RandomBlocks, expert, single_device_placements, topological_fill
-from tf_placer.planners.planner import Resumable, Round
+from tf_placer.planners.planner import Best, Resumable, Round
 from tf_placer.problem.layers import Layers, layer_of_unit
 from tf_placer.problem.placement import Decisions, ranked
 from tf_placer.problem.problem import Problem, made_once
@@ -140,11 +140,11 @@ def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 
     simulator, config = SimulatedEvaluator(coarse), LocalSearchConfig(chains=_CHAINS)
     start = starts[np.argmin(simulator.evaluate(starts).runtime_s)]
     search = SimulatedLocalSearch(coarse, config, start, seed, simulator)
-    burst = search.advance(int(np.clip(SECOND // problem.num_ops, _FEWEST_PASSES, _MOST_PASSES)))
-    best = int(np.argmin(burst.runtime_s))
-    if not np.isfinite(burst.runtime_s[best]):
+    best = Best()
+    best.take(search.advance(int(np.clip(SECOND // problem.num_ops, _FEWEST_PASSES, _MOST_PASSES))))
+    if best.plan is None:
         return None
-    device_of_unit = groups.expand(burst.device_of_unit[best : best + 1])[0]
+    device_of_unit = groups.expand(best.plan.device_of_unit)[0]
     both = Decisions.joined([Decisions(device_of_unit[np.newaxis]), plan])
     measured = SimulatedEvaluator(problem).evaluate(both)
     assert measured.peak_bytes is not None  # simulated
@@ -167,22 +167,11 @@ def cheap_starts(problem: Problem, start: np.ndarray, seed: int) -> np.ndarray:
     built = [made_once(planner, problem, NoSettings(), seed) for planner in planners]
     drawn = RandomBlocks(problem, seed).draw(_DRAWN)
     rows = np.concatenate([begins, *built, single_device_placements(problem), drawn])
-    starts: np.ndarray = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])].astype(np.int32)
-    return starts
+    return rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])].astype(np.int32)
 
 
 CHAINS_STATE: dict[str, type] = {"device_of_unit": np.int32, "best_device_of_unit": np.int32}
 CHAINS_STATE |= {"late_ns": np.int64, "counts": np.int64}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Burst:
-    """Result of one call of a planner that simulates by itself."""
-
-    device_of_unit: np.ndarray  # [C, U] int32, the best placement so far of each chain
-    runtime_s: np.ndarray  # [C] float64 its step time, inf where none fitted
-    evaluations: int  # placements that were judged in this call
-    priority_of_op: np.ndarray | None = None  # [C, N] int32, where chains search an order, too
 
 
 class SimulatedLocalSearch:
@@ -207,19 +196,17 @@ class SimulatedLocalSearch:
         states = [random_state(seed, chain) for chain in range(number)]
         self._chains = Chains.starting(start, config.late, states)
 
-    def advance(self, evaluations: int) -> Burst:
-        """Judges so many placements more, all chains together."""
+    def advance(self, evaluations: int) -> Round:
+        """Judges so many placements more, all chains together; the best so far of each, inf s where none fitted."""
         chains = len(self._chains.counts)
         made = int(self._chains.rounds.sum())
         # Chain i has made (made - i) / C rounds, rounded up.
         until = -(-(made + evaluations - np.arange(chains)) // chains)
         self._chains, _ = self._search.advance(self._chains, until - self._chains.rounds)
         best_ns = self._chains.best_runtime_ns
-        return Burst(
-            device_of_unit=self._chains.best_device_of_unit,
-            runtime_s=np.where(best_ns == NEVER, np.inf, best_ns / (1e9 * len(self._orders))),
-            evaluations=evaluations,
-        )
+        runtime_s = np.where(best_ns == NEVER, np.inf, best_ns / (1e9 * len(self._orders)))
+        best = Decisions(self._chains.best_device_of_unit)
+        return Round(best, runtime_s, np.isfinite(runtime_s), evaluations)
 
     def state(self) -> dict[str, Any]:
         """State of every chain."""
@@ -273,8 +260,8 @@ class OrderSearch:
         self._chains = Chains.starting(start.device_of_unit, 1, [])
         self._begin()
 
-    def advance(self, evaluations: int) -> Burst:
-        """Judges so many plans more, all chains together."""
+    def advance(self, evaluations: int) -> Round:
+        """Judges so many plans more, all chains together; the best so far of each, inf s where none fitted."""
         remaining, number = evaluations, len(self._best)
         while remaining:
             length = number * _ROUNDS * self._late
@@ -287,12 +274,9 @@ class OrderSearch:
             self._made += count
             remaining -= count
         best_ns = self._chains.best_runtime_ns
-        return Burst(
-            self._chains.best_device_of_unit,
-            np.where(best_ns >= _FITS_NOT, np.inf, best_ns / (1e9 * len(self._simulator.orders))),
-            evaluations,
-            self._chains.best_priority_of_op,
-        )
+        runtime_s = np.where(best_ns >= _FITS_NOT, np.inf, best_ns / (1e9 * len(self._simulator.orders)))
+        best = Decisions(self._chains.best_device_of_unit, self._chains.best_priority_of_op)
+        return Round(best, runtime_s, np.isfinite(runtime_s), evaluations)
 
     def _begin(self) -> None:
         """The next turn: each chain at its best plan or the best of all, and above."""

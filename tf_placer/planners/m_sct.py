@@ -72,7 +72,7 @@ class EarliestStart:
                         start, key, op = soonest
                         soonest = (max(start, min(until, self._anywhere[op])), key, op)
                     if not self._waits_for[child] and self._is_current(child, device):
-                        start = max(schedule.free_ns(device), schedule.ready_ns(child, device))
+                        start = max(schedule.streams[device][0], schedule.ready_ns(child, device))
                         if soonest is None or start <= soonest[0]:
                             soonest = start, self._level[child], child
                 if soonest is not None:
@@ -88,7 +88,7 @@ class EarliestStart:
 
     def _soonest(self, device: int) -> tuple[float, float, int] | None:
         """Start, key and op of what a device can start first."""
-        free, now, later = self._schedule.free_ns(device), self._now[device], self._later[device]
+        free, now, later = self._schedule.streams[device][0], self._now[device], self._later[device]
         while self._drops_stale(later, device) and later[0][0] <= free:
             _, key, op = heapq.heappop(later)
             heapq.heappush(now, (key, op))

@@ -16,7 +16,8 @@ from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, cut_by_plans, repeated_groups, slack_groups
 from tf_placer.ops.simulator import NEVER, Chains, ChainSearch
 from tf_placer.planners import local_search
-from tf_placer.planners.planner import Resumable
+from tf_placer.planners.planner import Resumable, Round
+from tf_placer.problem.placement import Decisions
 from tf_placer.problem.problem import Problem
 from tf_placer.problem.unit_graph import unit_graph
 
@@ -149,8 +150,8 @@ class SimulatedMemetic(Resumable):
         self._best_ns: np.ndarray
         self._take_starts()
 
-    def advance(self, evaluations: int) -> local_search.Burst:
-        """Judges so many placements more, all chains together."""
+    def advance(self, evaluations: int) -> Round:
+        """Judges so many placements more, all chains together; the best of each and the fastest start."""
         left, ns_per_s = evaluations, 1e9 * len(self._simulator.orders)  # times are sums over the orders
         while left:
             if self._made == self._turn_length():
@@ -172,7 +173,8 @@ class SimulatedMemetic(Resumable):
             self._made += count
             left -= count
         rows, best_ns = self._with_fastest_start()
-        return local_search.Burst(rows, np.where(best_ns == NEVER, np.inf, best_ns / ns_per_s), evaluations)
+        runtime_s = np.where(best_ns == NEVER, np.inf, best_ns / ns_per_s)
+        return Round(Decisions(rows), runtime_s, np.isfinite(runtime_s), evaluations)
 
     def _with_fastest_start(self) -> tuple[np.ndarray, np.ndarray]:
         """The chains' best plans and the fastest start, and their times in nanoseconds."""

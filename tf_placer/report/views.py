@@ -216,8 +216,8 @@ def _step_time(outcome: Outcome, row: Timed) -> Row:
     notes += [row.message] if row.message else []
     about, by = _ABOUT.get(row.name, ""), row.found_by
     if row.name in methods.names():
-        about = methods.describe(row.name)
-        about += f" Here {by}: {methods.describe(by)}" if by != row.name and by in methods.names() else ""
+        about = methods.find(row.name).summary
+        about += f" Here {by}: {methods.find(by).summary}" if by != row.name and by in methods.names() else ""
     form = outcome.form_of(row)
     if form is not None and len(outcome.forms) > 1:
         notes.append(f"{form.title}, no less than {milliseconds(form.lower_bound_s)}")

@@ -46,7 +46,7 @@ class Checkpoint:
         """Reads the folder of one search, which is made if need be; None writes nothing.
 
         A search with another ``identity``, JSON data, cannot go on here. Saves are ``every_s`` seconds apart or more.
-        A method inside a method has no folder, and its planner goes on from a ``state`` that ``planner_state`` gave.
+        A method inside a method has no folder, and its planner goes on from a ``state`` of one.
 
         Raises:
           InputError: the folder holds another search, or is damaged.
@@ -55,7 +55,9 @@ class Checkpoint:
         self._identity = json.loads(json.dumps(identity))
         self._every_s = every_s
         self._state = state or {}
-        self._planner: Any = None  # with ``state`` and ``restore``, as ``planners.planner.Method``
+        self.planner: Any = (
+            None  # that is tracked, with ``state`` and ``restore`` of ``planners.planner.Method``
+        )
         self._saved_s = float("-inf")
         self._write_learner: Callable[[pathlib.Path], object] | None = None
         self._settings: dict[str, Any] | None = None
@@ -120,14 +122,10 @@ class Checkpoint:
                 raise ValueError(str(error)) from error
             planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
 
-        self._planner = planner
+        self.planner = planner
         if self._state:
             planner.restore(self._state)
         return self._track(write, read) or bool(self._state)
-
-    def planner_state(self) -> dict[str, Any]:
-        """State of the tracked planner, if there is one."""
-        return {} if self._planner is None else self._planner.state()
 
     def _track(self, write: Callable[[pathlib.Path], object], read: Callable[[pathlib.Path], object]) -> bool:
         self._write_learner = write

@@ -76,7 +76,8 @@ class _Arm:
     def state(self) -> tuple[list[Any], dict[str, Any]]:
         """The race's figures; and, by name, the planner's state and the first plan."""
         arrays = {} if self._start is None else {"start": self._start}
-        arrays |= {f"planner.{name}": value for name, value in self._checkpoint.planner_state().items()}
+        if planner := self._checkpoint.planner:
+            arrays |= {f"planner.{name}": value for name, value in planner.state().items()}
         return [self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds], arrays
 
     def restore(self, figures: list[Any], arrays: dict[str, Any]) -> None:
@@ -92,7 +93,7 @@ class _Arm:
     {Role.DEFAULT},
     config=PortfolioConfig,
     uses_start=True,
-    versions={"race": RACE_VERSION, **methods.find("memetic").versions},
+    versions={"race": RACE_VERSION, **methods.find(methods.LEAD).versions},
 )
 class Portfolio:
     """Portfolio: cheap plans, then searches in turn; the time goes to what gains (Gomes & Selman 2001).

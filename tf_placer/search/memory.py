@@ -474,7 +474,7 @@ def least_memory(
             )
             burst = planner.advance(int(min(_BURST, left)))
             lowering.evaluations += burst.evaluations
-            lowering.keep(np.asarray(burst.device_of_unit), counts=False)
+            lowering.keep(burst.decisions.device_of_unit, counts=False)
         elapsed_s = time.monotonic() - begin_s
         show(HistoryEntry(lowering.evaluations, elapsed_s, lowering.runtime_s, math.nan, 0))
         interrupted, stop.requested = stop.requested, False

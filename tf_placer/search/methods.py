@@ -41,7 +41,7 @@ _NAMES_IN = {
 }
 MODULES = {name: f"tf_placer.{module}" for module, names in _NAMES_IN.items() for name in names.split()}
 # Those with a role that one method has (``Role``); a test holds them equal to the rows.
-REFERENCE, CONTROL, PLAIN, DEFAULT = "single", "random", "local_search", "auto"
+REFERENCE, CONTROL, PLAIN, LEAD, DEFAULT = "single", "random", "local_search", "memetic", "auto"
 COMPARED = (REFERENCE, CONTROL, DEFAULT)
 BUILT_IN = tuple(sorted(MODULES))
 
@@ -76,12 +76,6 @@ def having(role: Role) -> tuple[MethodSpec, ...]:
     """The rows that have a role: built-in ones by name, then added ones."""
     added = [name for name in _METHODS if name not in MODULES]
     return tuple(spec for spec in map(find, (*BUILT_IN, *added)) if role in spec.roles)
-
-
-def the(role: Role) -> MethodSpec:
-    """The one row that has a role."""
-    (spec,) = having(role)
-    return spec
 
 
 def add(spec: MethodSpec, replace: bool = False) -> None:
@@ -128,11 +122,6 @@ def own_rounds(name: str, method: Callable[[Any], Any]) -> MethodSpec:
     return MethodSpec(name, Kind.OWN_ROUNDS, summary, lambda context, config: method(context))
 
 
-def describe(name: str) -> str:
-    """The first sentence about a method."""
-    return find(name).summary
-
-
 def about(name: str) -> dict[str, Any]:
     """Description of a method as JSON data: summary, blind spots, and settings."""
     spec = find(name)
@@ -141,7 +130,7 @@ def about(name: str) -> dict[str, Any]:
         "summary": spec.summary,
         "kind": spec.kind.value,
         "ignores": list(spec.ignores),
-        "settings": recorded(configured(spec)),
+        "settings": dataclasses.asdict(configured(spec)),
     }
 
 
@@ -183,11 +172,6 @@ def configured(spec: MethodSpec, config: object | None = None) -> Any:
         return dataclasses.replace(default, **values)
     except InputError as error:
         raise InputError(f"config: method {spec.name!r}: {error}") from None
-
-
-def recorded(config: Any) -> dict[str, Any]:
-    """Settings as JSON data: what results and checkpoints keep of them."""
-    return dict(dataclasses.asdict(config))
 
 
 FASTEST, METHOD = WRITE = ("fastest", "method")

@@ -206,10 +206,9 @@ class Run:
         if self._is_inside:
             begin_s = time.monotonic()
             burst = self._method.advance(int(min(self._burst, context.evaluations_left())))
-            fastest = context.ordered(Decisions(burst.device_of_unit, burst.priority_of_op))
             took_s = max(time.monotonic() - begin_s, 1e-6)
             self._burst = max(_FIRST_BURST, int(min(2 * self._burst, burst.evaluations * _BURST_S / took_s)))
-            return Round(fastest, burst.runtime_s, np.isfinite(burst.runtime_s), burst.evaluations)
+            return dataclasses.replace(burst, decisions=context.ordered(burst.decisions))
         if isinstance(self._method, Iterator):
             return next(self._method, None)
         tries_starts = tries_starts and kind is Kind.IMPROVING

@@ -40,7 +40,6 @@ from tf_placer.search.methods import (
     Budget,
     Objective,
     configured,
-    recorded,
 )
 from tf_placer.search.recorder import HistoryEntry, Progress, Recorder, SearchResult
 from tf_placer.search.round import Context, Run, Starts, evaluated
@@ -135,22 +134,11 @@ def search(
     elif not isinstance(budget, Budget):
         budget = Budget(arguments.number("budget", budget, above=0), evaluations)
     seed = arguments.whole_number("seed", seed, 0, MAX_SEED)
-    if isinstance(method, str):
-        spec = methods.find(method)
-    elif isinstance(method, MethodSpec):
-        spec = method
-    else:
-        arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
-        # It need not be a plain function: it may be one with some arguments filled in. A start is its own affair.
-        inner: Any = method.func if isinstance(method, functools.partial) else method
-        spec = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), method)
-        spec = dataclasses.replace(spec, uses_start=True)
+    spec = _row_of(method)
     settings = configured(spec, wrappers.get("config"))
-    if progress is not None:
-        parts = ("__enter__", "__exit__", "show")
-        arguments.has_parts("progress", progress, parts, "give a Progress, or None")
-    if checkpoint is not None:
-        checkpoint = arguments.path("checkpoint", checkpoint, "a folder")
+    progress, parts = Progress() if progress is None else progress, ("__enter__", "__exit__", "show")
+    arguments.has_parts("progress", progress, parts, "give a Progress, or None")
+    checkpoint = None if checkpoint is None else arguments.path("checkpoint", checkpoint, "a folder")
     if evaluator is not None:
         remedy = "give a SimulatedEvaluator or a RuntimeEvaluator of the problem, or None"
         arguments.has_parts("evaluator", evaluator, ("problem", "identity", "evaluate"), remedy)
@@ -159,6 +147,38 @@ def search(
                 f"the evaluator is for problem {evaluator.problem.name!r}, which is not the problem {problem.name!r} "
                 "that is searched; make it of that one"
             )
+    objective, robust, order = _wrapping(wrappers, problem, evaluator, checkpoint, start)
+    spec = spec if order == NO_ORDER else under_orders(spec, order)
+    with interrupt.stoppable() as stop, progress:
+        run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
+        if objective.is_memory:
+            return least_memory(
+                run(budget.share(_FIRST_OF)), budget, objective.slow_down, progress.show, stop
+            )
+        evaluator = RobustEvaluator(problem, seed) if robust else evaluator
+        begins = start is not None or checkpoint is not None or not spec.uses_start
+        if not robust or begins or budget.left(1) < 1:
+            return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
+        return _robust(run, budget, evaluator)
+
+
+def _row_of(method: str | MethodSpec | Any) -> MethodSpec:
+    """The row of a method that is given by name, as a row or as a function."""
+    if isinstance(method, str):
+        return methods.find(method)
+    if isinstance(method, MethodSpec):
+        return method
+    arguments.function("method", method, f"give one of {', '.join(methods.names())}, or a method itself")
+    # It need not be a plain function: it may be one with some arguments filled in. A start is its own affair.
+    inner: Any = method.func if isinstance(method, functools.partial) else method
+    spec = methods.own_rounds(getattr(inner, "__name__", type(inner).__name__), method)
+    return dataclasses.replace(spec, uses_start=True)
+
+
+def _wrapping(
+    wrappers: Wrappers, problem: Problem, evaluator: object, checkpoint: object, start: object
+) -> tuple[Objective, bool, str]:
+    """Objective, draws and order that were asked for; raises InputError for what cannot be together."""
     objective = Objective(wrappers.get("objective", TIME), wrappers.get("slow_down", SLOW_DOWN))
     robust = arguments.truth("robust", wrappers.get("robust", False))
     order = arguments.one_of("order", wrappers.get("order", NO_ORDER), ORDERS)
@@ -179,18 +199,7 @@ def search(
             f"robust=True is for described devices, and {problem.cluster.name!r} is live: it is measured; "
             "leave it out"
         )
-    spec = spec if order == NO_ORDER else under_orders(spec, order)
-    progress = progress or Progress()
-    with interrupt.stoppable() as stop, progress:
-        run = functools.partial(_searched, problem, spec, settings, seed=seed, show=progress.show)
-        if objective.is_memory:
-            fastest = run(budget.share(_FIRST_OF))
-            return least_memory(fastest, budget, objective.slow_down, progress.show, stop)
-        evaluator = RobustEvaluator(problem, seed) if robust else evaluator
-        begins = start is not None or checkpoint is not None or not spec.uses_start
-        if not robust or begins or budget.left(1) < 1:
-            return run(budget, evaluator=evaluator, checkpoint=checkpoint, start=start)
-        return _robust(run, budget, evaluator)
+    return objective, robust, order
 
 
 def _robust(run: Callable[..., SearchResult], budget: Budget, evaluator: Evaluator | None) -> SearchResult:
@@ -282,8 +291,8 @@ def _searched(
         if begins is not None:
             identity["start"] = hashlib.sha256(begins.tobytes()).hexdigest()[:16]
         kept = Checkpoint(folder, identity, 0.0 if measures else CHECKPOINT_EVERY_S)
-        if spec.kind is not Kind.OWN_ROUNDS or recorded(settings):  # else the method may do it
-            kept.settings_are({**spec.versions, **recorded(settings)})
+        if spec.kind is not Kind.OWN_ROUNDS or dataclasses.asdict(settings):  # else the method may do it
+            kept.settings_are({**spec.versions, **dataclasses.asdict(settings)})
         return _run(spec, settings, evaluator, recorder, seed, begins, kept, stop, show)
 
 
@@ -372,7 +381,7 @@ def _result(run: Run, recorder: Recorder, placement: Placement, interrupted: boo
         search_s=recorder.elapsed_s,
         interrupted=interrupted,
         history=tuple(recorder.history),
-        settings=recorded(run.config),
+        settings=dataclasses.asdict(run.config),
         found_by=best.found_by or run.spec.name,
         # What is proven is in whole nanoseconds, which means over several orders are not.
         proven_s=min(proven_s, runtime_s),

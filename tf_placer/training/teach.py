@@ -17,7 +17,6 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError
 from tf_placer.base.files import array_file_bytes, read_array_file, reserved, write_atomically
-from tf_placer.base.method_spec import Role
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import DEVICES, FUSION, Groups, JointPlans
 from tf_placer.planners.order import priorities
@@ -150,7 +149,7 @@ def kept_plans(
       InputError: a file there is damaged, or there is nothing to be fused where fusion is a task.
       NothingFits: no plan fits.
     """
-    spec = methods.the(Role.LEAD)
+    spec = methods.find(methods.LEAD)
     groups = hashlib.sha256(group_of_unit.astype(np.int32).tobytes()).hexdigest()
     versions, tries_of_levels = sorted(spec.versions.items()), max(1, evaluations // _TRIES_EACH)
     key: tuple[object, ...] = (

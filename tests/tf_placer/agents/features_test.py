@@ -26,13 +26,13 @@ from tf_placer.agents.features import (
     OP_TYPES,
     OTHER_TYPES,
     RELATIVE_WIDTH,
-    bounded_prior_logits,
     costliest_ops,
     device_features,
     device_numbers,
     draw_weights,
     graph_inputs,
     load_and_slowness,
+    prior_choices,
     relative_features,
     type_numbers,
     unit_features,
@@ -335,7 +335,8 @@ BOUND = math.exp(2 * 0.99)
 def test_the_device_is_drawn_as_often_as_asked_or_as_the_bound_lets_it(probability, bound, heat, shares):
     legal = np.array([[1, 1, 1], [0, 1, 1]], bool)
     config = types.SimpleNamespace(start_probability=probability, tanh_constant=bound, temperature=heat)
-    rows = bounded_prior_logits(np.array([2, 1]), legal, config)
+    groups = Groups(problem_of([1], [], cluster=small_cluster(3)), np.zeros(1, np.int32), legal)
+    rows = prior_choices(groups, np.array([2, 1]), config).prior_logits.numpy()
     assert rows.dtype == np.float32 and np.isfinite(rows).all() and rows.any() == (probability > 0)
     weight = np.exp(bound * np.tanh(rows / heat)) * legal
     expected = np.array(shares) / np.sum(shares, axis=1, keepdims=True)

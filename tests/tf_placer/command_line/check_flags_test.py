@@ -219,8 +219,8 @@ def test_what_is_right_loads_tensorflow(tmp_path):
 def test_names_that_are_known_without_tensorflow_are_those_of_the_tables():
     assert set(known_workloads.built_in()) == set(registry._BUILT_IN)
     assert [row["name"] for row in methods.descriptions()] == list(methods.BUILT_IN)
-    for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
-        assert methods.the(role).name == getattr(methods, role.name)
+    for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.LEAD, Role.DEFAULT):
+        assert [spec.name for spec in methods.having(role)] == [getattr(methods, role.name)]
 
 
 def test_what_was_registered_is_known(monkeypatch):

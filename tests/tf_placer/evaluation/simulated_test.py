@@ -320,7 +320,7 @@ def test_chains_take_the_mean_over_draws():
         evaluator = RobustEvaluator(problem)
         start = problem.everything_on(0)
         found = SimulatedLocalSearch(problem, LocalSearchConfig(chains=2), start, 0, evaluator).advance(200)
-        again = evaluator.evaluate(found.device_of_unit)
+        again = evaluator.evaluate(found.decisions.device_of_unit)
         np.testing.assert_allclose(found.runtime_s, again.runtime_s, rtol=1e-9)
         assert found.runtime_s.min() <= evaluator.evaluate(start[np.newaxis]).runtime_s[0] * (1 + 1e-12)
 

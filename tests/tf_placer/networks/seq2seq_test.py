@@ -209,11 +209,6 @@ def test_rows_are_logits_of_their_groups_by_the_numbers_of_devices():
     np.testing.assert_allclose(logits() - before, np.broadcast_to(shift, before.shape), rtol=1e-4, atol=1e-4)
 
 
-def test_odd_widths_are_refused():
-    with pytest.raises(ValueError, match="hidden_width is 7"):
-        Seq2SeqPlacer(ROWS, 7, 5.0, 10.0)
-
-
 STATES = tf.random.stateless_normal([2, 3, 6], [1, 2])
 
 

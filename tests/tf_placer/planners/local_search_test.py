@@ -163,7 +163,7 @@ def check_equal(problem, config, start, seed, simulator, rounds=ROUNDS):
         np.testing.assert_array_equal(late, climber.state()["late_s"])
         assert int(state["counts"][chain, 3]) % 2**64 == climber.state()["random_bits"]
         assert state["counts"][chain, 2] == rounds
-        np.testing.assert_array_equal(burst.device_of_unit[chain], fastest)
+        np.testing.assert_array_equal(burst.decisions.device_of_unit[chain], fastest)
         assert burst.runtime_s[chain] == pytest.approx(best / 1e9 / len(simulator.orders), rel=1e-15)
     return state
 
@@ -231,7 +231,7 @@ def test_many_bursts_are_one_long_burst_also_in_another_process():
         saved = short.state()
         short = SimulatedLocalSearch(problem, config, start, 9, simulator)
         short.restore(saved)
-    np.testing.assert_array_equal(burst.device_of_unit, whole.device_of_unit)
+    np.testing.assert_array_equal(burst.decisions.device_of_unit, whole.decisions.device_of_unit)
     np.testing.assert_array_equal(burst.runtime_s, whole.runtime_s)
     for name, value in long.state().items():
         np.testing.assert_array_equal(short.state()[name], value)
@@ -246,4 +246,4 @@ def test_what_nothing_fits_is_searched_on():
     assert search.advance(1).runtime_s.tolist() == [np.inf]
     # 5, a message of no bytes (10), 5.
     found = search.advance(50)
-    assert found.runtime_s.tolist() == [20e-9] and sorted(found.device_of_unit[0]) == [0, 1]
+    assert found.runtime_s.tolist() == [20e-9] and sorted(found.decisions.device_of_unit[0]) == [0, 1]

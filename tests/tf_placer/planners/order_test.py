@@ -97,9 +97,9 @@ def test_times_are_those_of_the_plans_in_any_number_of_bursts(seed):
     start = Decisions(legal_start(problem, rng)[np.newaxis])
     whole, parts = (OrderSearch(start, problem, None, None, seed, simulator) for _ in range(2))
     burst, _, last = whole.advance(9_000), parts.advance(5_003), parts.advance(3_997)
-    for name in ("device_of_unit", "priority_of_op", "runtime_s"):
-        np.testing.assert_array_equal(getattr(burst, name), getattr(last, name))
-    times = simulator.evaluate(Decisions(burst.device_of_unit, burst.priority_of_op)).runtime_s
+    np.testing.assert_equal(vars(burst.decisions), vars(last.decisions))
+    np.testing.assert_array_equal(burst.runtime_s, last.runtime_s)
+    times = simulator.evaluate(burst.decisions).runtime_s
     np.testing.assert_array_equal(np.nan_to_num(times, nan=np.inf), burst.runtime_s)
     assert burst.runtime_s.min() <= np.nan_to_num(simulator.evaluate(start).runtime_s[0], nan=np.inf)
 

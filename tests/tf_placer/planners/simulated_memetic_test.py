@@ -43,7 +43,7 @@ def test_it_is_the_same_in_any_number_of_bursts(config):
     expected = whole.advance(700)
     for count in (1, 2, 5, 92, 300, 0, 300):
         found = parts.advance(count)
-    np.testing.assert_array_equal(found.device_of_unit, expected.device_of_unit)
+    np.testing.assert_array_equal(found.decisions.device_of_unit, expected.decisions.device_of_unit)
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
 
 
@@ -55,7 +55,7 @@ def test_it_goes_on_from_its_state(evaluations, config):
     search.advance(evaluations)
     other.restore(search.state())
     found, expected = other.advance(300), search.advance(300)
-    np.testing.assert_array_equal(found.device_of_unit, expected.device_of_unit)
+    np.testing.assert_array_equal(found.decisions.device_of_unit, expected.decisions.device_of_unit)
     np.testing.assert_array_equal(found.runtime_s, expected.runtime_s)
 
 
@@ -135,7 +135,7 @@ def test_what_it_says_is_so_and_its_best_never_grows(seed, config):
     start_s = np.nanmin(evaluator.evaluate(rows).runtime_s)
     for _ in range(30):
         burst = search.advance(37)
-        measured = evaluator.evaluate(burst.device_of_unit)
+        measured = evaluator.evaluate(burst.decisions.device_of_unit)
         assert (measured.status == 0).all()
         np.testing.assert_allclose(measured.runtime_s, burst.runtime_s, rtol=1e-12)
         assert burst.runtime_s.min() <= min(best_s, start_s)
@@ -159,11 +159,13 @@ def test_the_network_decides_what_is_tried():
     problem = random_problem(np.random.default_rng(0), 20, 3)
     start, simulator = problem.everything_on(0), SimulatedEvaluator(problem)
     found = [
-        SimulatedMemetic(problem, CHOOSING, start, 0, simulator, weights).advance(700)
+        SimulatedMemetic(problem, CHOOSING, start, 0, simulator, weights)
+        .advance(700)
+        .decisions.device_of_unit
         for weights in (None, edit_weights(), -edit_weights())
     ]
-    np.testing.assert_array_equal(found[0].device_of_unit, found[1].device_of_unit)
-    assert (found[0].device_of_unit != found[2].device_of_unit).any()
+    np.testing.assert_array_equal(found[0], found[1])
+    assert (found[0] != found[2]).any()
 
 
 def two_branches_in_each_layer(layers: int = 300, length: int = 8) -> Problem:
@@ -219,8 +221,8 @@ def test_larger_problems_end_within_three_percent_of_a_proven_optimum(seed):
     burst = begun(problem, seed, MemeticConfig(chains=2)).advance(20_000)
     first = int(np.argmin(burst.runtime_s))
     # The solver looks for faster plans than this, until it has proven a bound that is near enough.
-    solver = CpSat(problem, CpSatConfig(), burst.device_of_unit[first], seed=0)
-    tell(solver, burst.device_of_unit[first : first + 1], burst.runtime_s[first : first + 1])
+    solver = CpSat(problem, CpSatConfig(), burst.decisions.device_of_unit[first], seed=0)
+    tell(solver, burst.decisions.device_of_unit[first : first + 1], burst.runtime_s[first : first + 1])
     for _ in range(50):
         if solver.is_proven or burst.runtime_s[first] * 1e9 <= 1.03 * solver.proven_bound_ns:
             break

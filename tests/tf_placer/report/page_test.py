@@ -80,13 +80,15 @@ def test_terms_are_explained_where_they_stand(report, tmp_path):
     section, _ = written(report, tmp_path)
     assert section["title"].endswith(" units (ops that must share a device are one unit)")
     rows = {row["name"]: row["about"] for row in section["step_times"]}
-    assert rows["random"] == methods.describe("random") and rows["m_etf"] == methods.describe("m_etf")
+    assert rows["random"] == methods.find("random").summary and rows["m_etf"] == methods.find("m_etf").summary
     assert all(rows.values())
     assert {bound["name"]: bound["about"] for bound in section["bounds"]} == MEANING
     inside = dataclasses.replace(report.written.search, method="auto", found_by="learned_list")
     section, _ = written(dataclasses.replace(report, written=Timed.of_search("auto", inside)), tmp_path)
     [about] = [row["about"] for row in section["step_times"] if row["name"] == "auto (learned_list)"]
-    assert about == f"{methods.describe('auto')} Here learned_list: {methods.describe('learned_list')}"
+    assert (
+        about == f"{methods.find('auto').summary} Here learned_list: {methods.find('learned_list').summary}"
+    )
 
 
 def test_every_bound_has_a_meaning():

@@ -140,7 +140,7 @@ def test_an_arm_that_fell_behind_begins_at_the_best_plan():
 
 
 def test_the_default_is_a_portfolio_that_says_who_found_its_plan():
-    default = methods.the(methods.Role.DEFAULT).name
+    default = methods.DEFAULT
     found = search(BRANCHED, default, budget_evaluations=50)
     assert found.method == default
     assert found.found_by in methods.names() and found.found_by != default
@@ -178,7 +178,7 @@ def test_the_arm_that_leads_goes_on_alone_while_it_gains_much():
 @pytest.mark.medium
 def test_with_a_budget_of_evaluations_the_clock_decides_nothing(monkeypatch):
     problem = random_problem(np.random.default_rng(3), 300, 3)
-    default = methods.the(methods.Role.DEFAULT).name
+    default = methods.DEFAULT
     found = []
     for burst_s in (1e-6, 1.0):  # bursts as short as they get, and long ones
         monkeypatch.setattr(drivers, "_BURST_S", burst_s)

@@ -24,7 +24,7 @@ from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.memory import MOST_EXAMPLES, device_peaks, largest_batches, room_needed
-from tf_placer.search.methods import Budget, configured, recorded
+from tf_placer.search.methods import Budget, configured
 from tf_placer.search.round import Starts, evaluated
 from tf_placer.search.search import NothingFits, search
 from tf_placer.transform.split.split_batch import split_program
@@ -35,7 +35,7 @@ def test_names_are_found_and_described():
     assert tf_placer.methods() == methods.names()
     for name in methods.names():
         assert methods.find(name).name == name
-        assert methods.describe(name) and "\n" not in methods.describe(name)
+        assert methods.find(name).summary and "\n" not in methods.find(name).summary
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def nothing_new(context):
 def test_a_registered_method_is_found_like_any_other():
     methods.register("nothing_new", nothing_new)
     assert "nothing_new" in methods.names()
-    assert methods.describe("nothing_new") == "Tries nothing new."
+    assert methods.find("nothing_new").summary == "Tries nothing new."
     with refused("method 'nothing_new' is registered already; give another name, or rep"):
         methods.register("nothing_new", nothing_new)
     methods.register("nothing_new", nothing_new, replace=True)  # a notebook's cell that is run again
@@ -77,11 +77,8 @@ def test_a_row_is_added_with_its_settings():
     assert [entry.evaluations for entry in result.history] == [3, 6, 7] and result.settings == {"batch": 3}
 
 
-def test_every_role_is_taken_and_those_of_one_are_of_one():
-    for role in Role:
-        assert methods.having(role), role
-    for role in (Role.REFERENCE, Role.CONTROL, Role.PLAIN, Role.DEFAULT):
-        assert methods.the(role).name in methods.names()
+def test_every_role_is_taken():
+    assert all(methods.having(role) for role in Role)
 
 
 @pytest.mark.usefixtures("methods_as_they_were")
@@ -125,10 +122,6 @@ def test_an_instance_is_taken_as_it_is_and_a_dict_changes_the_default():
     variant = dataclasses.replace(SPEC, default=Config(count=9, word="b"))
     assert configured(variant) == Config(count=9, word="b")
     assert configured(variant, {"word": "c"}) == Config(count=9, word="c")
-
-
-def test_what_is_recorded_is_json():
-    assert recorded(Config()) == {"count": 3, "rate": 0.5, "keep": True, "word": "a", "sizes": (1, 2)}
 
 
 @pytest.mark.parametrize(

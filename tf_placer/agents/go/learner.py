@@ -302,12 +302,11 @@ class GoLearner(learner.PolicyLearner):
 
     def _turn(self) -> dict[str, tf.Tensor]:
         """The steps [T + L] that are drawn in this update, where tasks take turns."""
-        config, policy = self._config, self.policy
-        if not config.turn_updates or not isinstance(policy, MultiTaskPolicy):
+        turn_updates = self._config.turn_updates
+        if not turn_updates:
             return {}
-        turns = [policy.steps_of(task) for task in range(len(self._of_problem.joint.tasks))]
-        turn = self.updates // config.turn_updates % len(turns)
-        return {"drawn": tf.constant(turns)[turn]}
+        turn = self.updates // turn_updates % len(self._of_problem.joint.tasks)
+        return {"drawn": tf.constant(self.policy.task_of_step) == turn}
 
     def _is_begin(self) -> tf.Tensor:
         """[B] bool: the first sample of all is the beginning itself, so that its time is known."""

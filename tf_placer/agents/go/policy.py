@@ -409,6 +409,8 @@ class MultiTaskPolicy(snt.Module):
         self._own = _OfTasks(len(self._tasks), config.levels, config.width, seed)
         self._passes = config.passes if DEVICES in tasks else 0
         self.num_steps = self._passes + len(self._tasks)  # T + L; T is 0 where devices are not decided
+        further = range(len(tasks) - len(self._tasks), len(tasks))
+        self.task_of_step = [0] * self._passes + list(further)  # [T + L] numbers in ``config.tasks``
 
     def unfolded(self, state: tf.Tensor) -> tf.Tensor:
         """[B, T + L, V] steps that keep states [B, 1 + L, V]."""
@@ -425,12 +427,6 @@ class MultiTaskPolicy(snt.Module):
             return chain.steps[:, self._passes - 1 :]
         devices = tf.repeat(chain.begin[tf.newaxis, :1], tf.shape(chain.steps)[0], axis=0)
         return tf.concat([devices, chain.steps], axis=1)
-
-    def steps_of(self, task: int) -> list[bool]:
-        """[T + L] the steps that decide one of the tasks, by its number in ``config.tasks``."""
-        offset = 1 if self._passes else 0  # number of the first further task
-        task_of_step = [0] * self._passes + [offset + further for further in range(len(self._tasks))]
-        return [number == task for number in task_of_step]
 
     def sample(
         self, inputs: GoInputs, begin: tf.Tensor, count: int, seed: tf.Tensor, drawn: tf.Tensor | None = None

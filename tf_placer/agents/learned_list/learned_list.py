@@ -98,8 +98,7 @@ def place_by_list(
         placed = library().tf_placer_place_by_list(
             coefficients=tf.constant(coefficients, tf.float64), kept=kept, passes=passes, **inputs.tensors
         )
-    devices: np.ndarray = placed.numpy()
-    return devices
+    return placed.numpy()
 
 
 @dataclasses.dataclass(eq=False)

@@ -164,7 +164,8 @@ def branches():
 
 
 def test_a_group_is_the_mean_and_the_largest_of_its_units(policy, branches):
-    units, groups = policy.encoder(branches.graph).numpy(), branches.group_of_unit.numpy()
+    columns, edges = policy.encoder.columns(branches.graph), branches.graph.edges
+    units, groups = policy.encoder.network(columns, edges).numpy(), branches.group_of_unit.numpy()
     rows = policy.embed(branches).numpy()
     for group in range(len(rows)):
         own = units[groups == group]

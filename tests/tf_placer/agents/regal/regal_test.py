@@ -116,7 +116,7 @@ def generation(learner, evaluate=on_device_1):
 def share_of_policy(learner):
     """How much of what the policy draws is on device 1."""
     keys, _ = learner.draw(200)
-    return float(np.mean(learner.devices(keys) == 1))
+    return float(np.mean(keys.argmax(axis=2) == 1))
 
 
 def test_a_run_is_so_many_generations():
@@ -144,7 +144,7 @@ def test_elites_may_live_on_in_the_next_run():
     assert [len(generation(learner)) for _ in range(5)] == [20, 16, 16, 16, 16]  # two mutants in each
     assert len(learner.state()["actions"]) == 2
     keys = learner.state()["keys"]
-    assert on_device_1(learner._plans.rows(0, learner.devices(keys)))[0] == learner.state()["times"][0]
+    assert on_device_1(learner._plans.rows(0, keys.argmax(axis=2)))[0] == learner.state()["times"][0]
 
 
 @pytest.mark.medium
