@@ -113,7 +113,7 @@ class SimulatorInputs:
 
 
 class Simulation(NamedTuple):
-    """A step of each placement: what it takes and, where that is asked for, all that happens in it."""
+    """A simulated step of each placement: time, peaks and, on request, all events."""
 
     runtime_ns: tf.Tensor  # [B] int64
     peak_bytes: tf.Tensor  # [B, D] int64
