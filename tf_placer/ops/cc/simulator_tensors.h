@@ -14,22 +14,28 @@
 
 namespace tf_placer {
 
+using tensorflow::OpKernel;
+using tensorflow::OpKernelConstruction;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
+using tensorflow::TensorShape;
+
 // Reads inputs as arrays of the shapes that they must have. What it gives may be read once `status` is OK.
 class Inputs {
  public:
-  explicit Inputs(tensorflow::OpKernelContext* ctx) : ctx_(ctx) {}
+  explicit Inputs(OpKernelContext* ctx) : ctx_(ctx) {}
 
-  const tensorflow::Tensor& At(const char* name);
+  const Tensor& At(const char* name);
 
   // Rows (0) or columns (1) of an input that must be a matrix.
   int64_t Size(const char* name, int dimension);
 
   // Elements of an input of this shape. With `orders` > 0 it has a dimension more, in front, of which one is given.
   template <typename T>
-  const T* Of(const char* name, tensorflow::TensorShape shape, int64_t orders = 0, int64_t order = 0) {
+  const T* Of(const char* name, TensorShape shape, int64_t orders = 0, int64_t order = 0) {
     const int64_t begin = order * shape.num_elements();
     if (orders > 0) shape.InsertDim(0, orders);
-    const tensorflow::Tensor& tensor = At(name);
+    const Tensor& tensor = At(name);
     if (tensor.shape() != shape) {
       status_.Update(tensorflow::errors::InvalidArgument(name, ": expected shape ", shape.DebugString(), ", got ",
                                                          tensor.shape().DebugString()));
@@ -44,7 +50,7 @@ class Inputs {
   const absl::Status& status() const { return status_; }
 
  private:
-  tensorflow::OpKernelContext* const ctx_;
+  OpKernelContext* const ctx_;
   absl::Status status_;
 };
 
@@ -53,7 +59,7 @@ class Inputs {
 SimulatorArrays SimulatorArraysOf(Inputs* inputs, int64_t units, int64_t orders, int64_t order);
 
 // Whether rows [B, U] of devices are in [0, num_devices), one line that names `name` and the first that is not.
-absl::Status CheckDevices(const char* name, const tensorflow::Tensor& device_of_unit, int64_t num_devices);
+absl::Status CheckDevices(const char* name, const Tensor& device_of_unit, int64_t num_devices);
 
 // What a kernel prepared from its inputs from `first` on, kept as long as it is given the same tensors. Holding these
 // keeps their buffers from being reused or written to, so an input that shares its buffer with one has equal contents.
@@ -62,18 +68,18 @@ class KeptFor {
  public:
   explicit KeptFor(int first) : first_(first) {}
 
-  std::shared_ptr<const Prepared> Find(tensorflow::OpKernelContext* ctx) {
+  std::shared_ptr<const Prepared> Find(OpKernelContext* ctx) {
     tensorflow::mutex_lock lock(mutex_);
     if (prepared_ == nullptr) return nullptr;
     for (int i = first_; i < ctx->num_inputs(); ++i) {
-      const tensorflow::Tensor& kept = inputs_[i - first_];
+      const Tensor& kept = inputs_[i - first_];
       if (ctx->input(i).shape() != kept.shape() || ctx->input(i).data() != kept.data()) return nullptr;
     }
     return prepared_;
   }
 
-  void Keep(tensorflow::OpKernelContext* ctx, std::shared_ptr<const Prepared> prepared) {
-    std::vector<tensorflow::Tensor> inputs;
+  void Keep(OpKernelContext* ctx, std::shared_ptr<const Prepared> prepared) {
+    std::vector<Tensor> inputs;
     for (int i = first_; i < ctx->num_inputs(); ++i) inputs.push_back(ctx->input(i));
     tensorflow::mutex_lock lock(mutex_);
     inputs_ = std::move(inputs);
@@ -83,7 +89,7 @@ class KeptFor {
  private:
   const int first_;
   tensorflow::mutex mutex_;
-  std::vector<tensorflow::Tensor> inputs_ TF_GUARDED_BY(mutex_);
+  std::vector<Tensor> inputs_ TF_GUARDED_BY(mutex_);
   std::shared_ptr<const Prepared> prepared_ TF_GUARDED_BY(mutex_);
 };
 
