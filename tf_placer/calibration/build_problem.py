@@ -87,7 +87,6 @@ class OpTimes:
 
     op_ns: dict[str, int]  # by name, the executor's own work included, so that the sum is ``step_s``
     step_s: float  # untraced, with everything on the device
-    tracing_ns: float  # what tracing added to each op
     unmeasured: tuple[str, ...]  # ops without a trace, which the runtime folded or never ran: they are free
 
 
@@ -133,7 +132,7 @@ def corrected(traced_ns: dict[str, float], step_s: float, op_names: tuple[str, .
     op_ns = {
         name: int(value) for name, value in zip(traced_ns, np.rint(np.maximum(ns - excess, 0)), strict=True)
     }
-    return OpTimes(op_ns, step_s, excess, tuple(name for name in op_names if name not in traced_ns))
+    return OpTimes(op_ns, step_s, tuple(name for name in op_names if name not in traced_ns))
 
 
 @dataclasses.dataclass(frozen=True)

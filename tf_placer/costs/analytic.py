@@ -247,7 +247,9 @@ def _graph_costs(
     views = op_views(index, outputs)
     works = list(map(work_of, views))
     calls_functions = LOOPS | BRANCHES | CALLS
-    calling = [op for op, view in enumerate(views) if view.type in calls_functions or view.type in library]
+    calling = [
+        op for op, view in enumerate(views) if view.type in calls_functions or view.type in library.functions
+    ]
     work_class = np.array([work.work_class for work in works], np.int64)
     flops, num_bytes, tiles = np.array(
         [(work.flops, work.num_bytes, work.tiles) for work in works], np.float64
@@ -321,7 +323,7 @@ def _call_costs(
     library: FunctionLibrary,
     cluster: Cluster,
 ) -> OpCosts:
-    """Costs of an op that calls functions, in one row; its class is that of the op inside that takes longest."""
+    """Costs of an op that calls functions, in one row, with the class of the op inside that takes longest."""
     inputs, times, guessed = view.inputs, 1, collections.Counter[str]()
     if view.type in LOOPS:
         names = [view.node.attr[key].func.name for key in ("body", "cond")]
@@ -333,7 +335,7 @@ def _call_costs(
     elif view.type in BRANCHES:
         names, inputs = returned_functions(view.node), inputs[1:]
     else:
-        names = [view.type if view.type in library else view.node.attr["f"].func.name]
+        names = [view.type if view.type in library.functions else view.node.attr["f"].func.name]
     parts = []
     for name in names:
         body, body_outputs, is_shape_known = library.body(name, inputs)
@@ -344,15 +346,17 @@ def _call_costs(
     joined = np.max if view.type in BRANCHES else np.sum
     # In floats, which do not overflow.
     time_ns = times * joined([part.compute_ns.sum(axis=0, dtype=np.float64) for part in parts], axis=0)
-    work = np.minimum(times * joined([part.work.sum() for part in parts], axis=0), _MOST_WORK)
+    work = times * joined([part.work.sum() for part in parts], axis=0)
+    flops, num_bytes, launches = np.minimum(work, _MOST_WORK)[:, np.newaxis]
     op_ns = np.concatenate([part.compute_ns[:, 0] for part in parts])
     op_class = np.concatenate([part.work.work_class for part in parts])
+    longest = op_class[[op_ns.argmax()]] if len(op_ns) else np.array([WorkClass.FREE])
     limits = [why for part in parts for why in part.why_not_on_cpu.values()]
     return OpCosts(
         compute_ns=np.minimum(time_ns, LONGEST_NS).astype(np.int64)[np.newaxis],
-        allowed=np.concatenate([part.allowed for part in parts]).all(axis=0, keepdims=True),
+        allowed=np.logical_and.reduce(np.concatenate([part.allowed for part in parts]), keepdims=True),
         guessed=guessed,
-        work=OpWork(*work[:, np.newaxis], op_class[[op_ns.argmax()]] if len(op_ns) else [WorkClass.FREE]),
+        work=OpWork(flops, num_bytes, launches, longest),
         why_not_on_cpu=dict(enumerate(limits[:1])),
     )
 
@@ -548,13 +552,10 @@ class FunctionLibrary:
     def __init__(self, graph_def: tf.compat.v1.GraphDef):
         self._library = function_pb2.FunctionDefLibrary()
         self._library.CopyFrom(graph_def.library)
-        self._functions = functions_of(self._library)
+        self.functions = functions_of(self._library)
         for function in self._library.function:
             keep_callbacks_from_running(function.node_def)
         self._bodies: dict[tuple[str, tuple[tuple[int, ...], ...]], _Body] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._functions
 
     def body(self, name: str, inputs: tuple[OutputSpec, ...]) -> _Body:
         """Ops of a function called with these inputs, their outputs, and whether the size of every output was known.
@@ -592,4 +593,4 @@ class FunctionLibrary:
         with tf.Graph().as_default():
             # The functions this one calls must be known where it is rebuilt.
             tf.graph_util.import_graph_def(tf.compat.v1.GraphDef(library=self._library), name="")
-            return graph_of_function_def(self._functions[name], shapes)
+            return graph_of_function_def(self.functions[name], shapes)

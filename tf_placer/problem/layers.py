@@ -93,27 +93,21 @@ def layer_of_neighbours(given: Sequence[Scope], producer: np.ndarray, consumer: 
     return layers
 
 
-@dataclasses.dataclass(frozen=True)
-class VariableScopes:
-    """Scopes that the variables of a program belong to."""
-
-    # variable's op -> scope of the layer that it belongs to; () where nothing says so
-    home: Mapping[int, Scope]
-    # scope of a layer -> scope of the variables that it was found by, which has the name that the layer was
-    # given: Keras enters each layer's scope twice, and TensorFlow calls the second ``dense_1``
-    named_by: Mapping[Scope, Scope]
-
-
 def variable_scopes(
     readers: Mapping[int, Sequence[int]], scopes: Sequence[Scope], names: Sequence[str]
-) -> VariableScopes:
-    """Finds the layer of each variable.
+) -> tuple[dict[int, Scope], dict[Scope, Scope]]:
+    """Finds the layer of each variable, () where nothing says so.
 
     It is the scope of a reader that is called as the variable's own; else the scope where it is read first; else its
     own. Where one scope has several variables of one name, counted, they are of several layers, and what these are is
     told by where they are read.
 
     ``readers`` are variable's op -> ops that take it, in the order of the graph.
+
+    Returns:
+      Variable's op -> scope of its layer; and scope of a layer -> scope of the variables by which the layer was found,
+      with the name that the program gave it: Keras enters each layer's scope twice, and TensorFlow calls the second
+      ``dense_1``.
     """
     called = Counter((scopes[variable], without_count(names[variable])) for variable in readers)
     home: dict[int, Scope] = {}
@@ -137,7 +131,7 @@ def variable_scopes(
         home[variable] = next(
             iter((*(matches if is_of_several else matches.values()), *read_in)), variable_scope
         )
-    return VariableScopes(home, named_by)
+    return home, named_by
 
 
 def _counted(part: str, name: str) -> bool:
@@ -206,11 +200,8 @@ class Layers:
 
     def is_inside(self, layer: int) -> np.ndarray:
         """[L] bool: the layer and all layers inside."""
-        is_inside = np.zeros(len(self), bool)
-        is_inside[layer] = True
-        for child in range(layer + 1, len(self)):
-            is_inside[child] = self.parent[child] != ROOT and is_inside[self.parent[child]]
-        return is_inside
+        around = f"{self.names[layer]}/"
+        return np.array([f"{name}/".startswith(around) for name in self.names])
 
     def sums(self, per_op: np.ndarray) -> np.ndarray:
         """[L, ...] sums of ``per_op`` [N, ...] over each layer and all layers inside."""
@@ -260,9 +251,10 @@ def layers_of(problem: Problem) -> Layers:
                 else:
                     reached.add(op)
         users[variable] = sorted(reached)
-    variables = variable_scopes(users, scopes, problem.op_names)
-    scopes = [variables.home.get(op, scope) for op, scope in enumerate(scopes)]
-    around = below(filter(None, variables.home.values()) if any(variables.home.values()) else scopes)
+    home_of_variable, named_by = variable_scopes(users, scopes, problem.op_names)
+    scopes = [home_of_variable.get(op, scope) for op, scope in enumerate(scopes)]
+    homes = set(filter(None, home_of_variable.values()))
+    around = below(homes or scopes)
     # The outermost scope that no other layer is inside of.
     layer_of_op = [
         scope[: next((d for d in range(1, len(scope) + 1) if scope[:d] not in around), len(scope))]
@@ -282,12 +274,12 @@ def layers_of(problem: Problem) -> Layers:
             named_layer[op] = named_layer[op] or named_layer[variable]
     inferred = layer_of_neighbours(named_layer, edges.producer, edges.consumer)
     final = [neighbour or layer for neighbour, layer in zip(inferred, layer_of_op, strict=True)]
-    return _as_tree(final, variables)
+    return _as_tree(final, named_by)
 
 
-def _as_tree(layer_of_op: Sequence[Scope], variables: VariableScopes) -> Layers:
+def _as_tree(layer_of_op: Sequence[Scope], named_by: Mapping[Scope, Scope]) -> Layers:
     used = dict.fromkeys(layer_of_op)
-    called = layer_names({*used, *below(used)} - {()}, variables.named_by)
+    called = layer_names({*used, *below(used)} - {()}, named_by)
     path_of_op = [called[scope] for scope in layer_of_op]
     inside: defaultdict[Scope, dict[Scope, None]] = defaultdict(dict)
     for name in dict.fromkeys(path_of_op):

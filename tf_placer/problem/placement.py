@@ -283,20 +283,19 @@ class PlanFile:
             if name in plan.devices:
                 device_of_unit.setdefault(unit, plan.devices[name])
         for unit in np.flatnonzero(of_unit != NO_LINE).tolist():
-            if unit not in device_of_unit and not problem.allowed[unit, of_unit[unit]]:
+            if unit in device_of_unit:
+                continue
+            if not problem.allowed[unit, of_unit[unit]]:
                 may = ", ".join(name for name, ok in zip(names, problem.allowed[unit], strict=True) if ok)
                 layer = layers.names[layer_of_unit(problem, layers)[unit]]
                 raise InputError(
                     f"{plan.source}: layer {layer!r} is on {names[of_unit[unit]]!r}, where its op "
                     f"{problem.name_of_unit(unit)!r} cannot be; give that op a line in devices, it can be on {may}"
                 )
-        devices = dict(plan.devices)
-        for name, unit in zip(problem.op_names, problem.unit_of_op.tolist(), strict=True):
-            if unit in device_of_unit:
-                devices.setdefault(name, device_of_unit[unit])
-            elif of_unit[unit] != NO_LINE:
-                devices[name] = names[of_unit[unit]]
-        return dataclasses.replace(plan, devices=devices, layers=None)
+            device_of_unit[unit] = names[of_unit[unit]]
+        units = zip(problem.op_names, problem.unit_of_op.tolist(), strict=True)
+        devices = {name: device_of_unit[unit] for name, unit in units if unit in device_of_unit}
+        return dataclasses.replace(plan, devices={**devices, **plan.devices}, layers=None)
 
     def device_of_op(self, problem: Problem) -> dict[int, int]:
         """Op -> device, as positions in ``problem``, of the plan's ops that the graph has."""

@@ -126,7 +126,7 @@ def test_op_times_replace_estimates_and_work_stays():
     estimated = dataclasses.replace(
         problem_of([10, 20], [(0, 1)], 4, names=["a", "b"]), work=work, guessed_op_types={"Cholesky": 1}
     )
-    times = OpTimes(op_ns={"a": 700}, step_s=7e-7, tracing_ns=0.0, unmeasured=("b",))
+    times = OpTimes(op_ns={"a": 700}, step_s=7e-7, unmeasured=("b",))
     profiled = calibrated(estimated, Profile({"toy": times}, pair=None, traffic=None))
     # What no trace shows is free; both devices are of one model.
     assert profiled.compute_ns.tolist() == [[700, 700], [0, 0]]

@@ -237,7 +237,7 @@ def test_refuses_too_many_devices():
         ([[0, 2]], r"device_of_unit\[0,1\]: expected a device in \[0, 2\), got 2"),
         ([[0, 0], [-1, 0]], r"device_of_unit\[1,0\]"),
         ([[0, 0, 0]], r"resident_bytes: expected shape \[3\], got \[2\]"),
-        ([0, 0], "[Ss]hape must be rank 2|expected shape \\[B,U\\]"),
+        ([0, 0], "[Ss]hape must be rank 2|device_of_unit: expected a matrix"),
     ],
 )
 def test_refuses_wrong_placements(device_of_unit, message):

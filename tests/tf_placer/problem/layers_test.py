@@ -382,8 +382,7 @@ def found(*ops: tuple[str, str]):
 
 def test_the_layer_of_a_variable_is_called_as_its_scope():
     result = found(("m/norm/gamma", "m/norm"), ("r", "adam"), ("r", "m_1/norm_1/inner"))
-    assert result.home == {0: ("m_1", "norm_1")}
-    assert result.named_by == {("m_1", "norm_1"): ("m", "norm")}
+    assert result == ({0: ("m_1", "norm_1")}, {("m_1", "norm_1"): ("m", "norm")})
 
 
 @pytest.mark.parametrize(
@@ -395,15 +394,15 @@ def test_the_layer_of_a_variable_is_called_as_its_scope():
     ],
 )
 def test_a_variable_whose_scope_no_reader_has(ops, home):
-    assert found(*ops).home == {0: home}
+    assert found(*ops)[0] == {0: home}
 
 
 def test_several_variables_of_one_name_are_of_the_layers_that_read_them():
     names = ["net/kernel", "net/kernel_1", "r", "r"]
     scopes = [("net",), ("net",), ("net_1", "dense_1"), ("net_1", "dense_1_2")]
-    result = variable_scopes({0: [2], 1: [3]}, scopes, names)
-    assert result.home == {0: ("net_1", "dense_1"), 1: ("net_1", "dense_1_2")}
-    assert layer_names([("net_1",), *result.home.values()], result.named_by) == {
+    home, named_by = variable_scopes({0: [2], 1: [3]}, scopes, names)
+    assert home == {0: ("net_1", "dense_1"), 1: ("net_1", "dense_1_2")}
+    assert layer_names([("net_1",), *home.values()], named_by) == {
         (): (),
         ("net_1",): ("net",),
         ("net_1", "dense_1"): ("net", "dense"),

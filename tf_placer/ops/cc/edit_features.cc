@@ -29,20 +29,7 @@ EditFeatures::EditFeatures(const SimulationPlan& plan)
 }
 
 void EditFeatures::AddEdges() {
-  const auto each_edge = [this](const auto& visit) {
-    for (int32_t t = 0; t < static_cast<int32_t>(plan_.tensors.size()); ++t) {
-      const int32_t consumer = plan_.tensors[t].consumer;
-      if (consumer >= 0) {
-        visit(plan_.tensor_producer[t], consumer, plan_.tensors[t].size);
-        continue;
-      }
-      const SimulationPlan::Shared& shared = plan_.shared[~consumer];
-      for (int32_t i = shared.begin; i < shared.end; ++i) {
-        visit(plan_.tensor_producer[t], plan_.consumers[i], shared.size);
-      }
-    }
-  };
-  each_edge([this](int32_t producer, int32_t consumer, int32_t) {
+  plan_.EachEdge([this](int32_t producer, int32_t consumer, int32_t) {
     ++feeds_begin_[producer + 1];
     ++reads_begin_[consumer + 1];
   });
@@ -53,7 +40,7 @@ void EditFeatures::AddEdges() {
   feeds_.resize(feeds_begin_.back());
   reads_.resize(reads_begin_.back());
   std::vector<int32_t> next_fed(feeds_begin_), next_read(reads_begin_);
-  each_edge([&](int32_t producer, int32_t consumer, int32_t size) {
+  plan_.EachEdge([&](int32_t producer, int32_t consumer, int32_t size) {
     feeds_[next_fed[producer]++] = {consumer, size};
     reads_[next_read[consumer]++] = {producer, size};
   });

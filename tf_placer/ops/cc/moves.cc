@@ -8,10 +8,6 @@ namespace {
 
 constexpr int kTries = 8;  // units that are drawn until one fits
 
-std::string At(const char* what, int64_t position, const char* problem) {
-  return std::string(what) + "[" + std::to_string(position) + "] " + problem;
-}
-
 }  // namespace
 
 std::string CheckMoveArrays(const MoveArrays& a) {

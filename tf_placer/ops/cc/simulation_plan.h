@@ -6,6 +6,7 @@
 #ifndef TF_PLACER_OPS_CC_SIMULATION_PLAN_H_
 #define TF_PLACER_OPS_CC_SIMULATION_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -73,6 +74,20 @@ class SimulationPlan {
     const auto free = static_cast<Free>(inits[op].free);
     if (free != Free::kSomewhere) return free == Free::kEverywhere;
     return (free_on[ops[op].cost / (num_devices + 1)] >> device) & 1;
+  }
+
+  // Calls `visit` with the producer, the consumer and the begin of a row of `sizes` of each edge, by producer.
+  template <typename Visit>
+  void EachEdge(const Visit& visit) const {
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const int32_t consumer = tensors[t].consumer;
+      if (consumer >= 0) {
+        visit(tensor_producer[t], consumer, tensors[t].size);
+        continue;
+      }
+      const Shared& row = shared[~consumer];
+      for (int32_t i = row.begin; i < row.end; ++i) visit(tensor_producer[t], consumers[i], row.size);
+    }
   }
 
   int num_all_ops;      // N

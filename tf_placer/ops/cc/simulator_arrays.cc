@@ -12,10 +12,6 @@ constexpr int64_t kPsPerNs = 1000;
 constexpr int64_t kLargestSumBytes = int64_t{1} << 62;
 constexpr int64_t kLargestSumNs = int64_t{1} << 50;
 
-std::string At(const char* what, int64_t position, const std::string& problem) {
-  return std::string(what) + "[" + std::to_string(position) + "] " + problem;
-}
-
 int128 ExactTransferNs(int64_t latency_ns, int64_t bytes, int64_t bytes_per_s) {
   return latency_ns + (int128{bytes} * kNsPerSecond + bytes_per_s - 1) / bytes_per_s;
 }
@@ -150,6 +146,10 @@ std::string CheckSums(const SimulatorArrays& a) {
 }
 
 }  // namespace
+
+std::string At(const char* what, int64_t position, const std::string& problem) {
+  return std::string(what) + "[" + std::to_string(position) + "] " + problem;
+}
 
 std::string CheckArrays(const SimulatorArrays& arrays) {
   for (const auto check : {CheckCluster, CheckOps, CheckTensors, CheckAliases, CheckSums}) {

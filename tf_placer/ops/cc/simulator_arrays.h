@@ -46,6 +46,9 @@ struct SimulatorArrays {
   const bool* allowed = nullptr;  // [U, D] where a unit may be, or anywhere: makes bounds tighter, no simulation differ
 };
 
+// One line about an entry of an array.
+std::string At(const char* what, int64_t position, const std::string& problem);
+
 // One line that says what is wrong with the arrays, or "" when nothing is. After "" no simulation can
 // read out of bounds, wait for ever or overflow.
 std::string CheckArrays(const SimulatorArrays& arrays);

@@ -17,24 +17,11 @@ Waits::Waits(const SimulationPlan& plan)
       peak_bytes_(plan.num_devices),
       input_begin_(plan.num_ops + 1, 0),
       device_of_op_(plan.num_ops) {
-  const auto each_edge = [&plan](const auto& visit) {
-    for (int32_t op = 0; op < plan.num_ops; ++op) {
-      for (int32_t t = plan.ops[op].tensor_begin; t < plan.ops[op + 1].tensor_begin; ++t) {
-        const int32_t consumer = plan.tensors[t].consumer;
-        if (consumer >= 0) {
-          visit(op, consumer);
-          continue;
-        }
-        const SimulationPlan::Shared& shared = plan.shared[~consumer];
-        for (int32_t i = shared.begin; i < shared.end; ++i) visit(op, plan.consumers[i]);
-      }
-    }
-  };
-  each_edge([this](int32_t, int32_t consumer) { ++input_begin_[consumer + 1]; });
+  plan.EachEdge([this](int32_t, int32_t consumer, int32_t) { ++input_begin_[consumer + 1]; });
   for (int32_t op = 0; op < plan.num_ops; ++op) input_begin_[op + 1] += input_begin_[op];
   inputs_.resize(input_begin_[plan.num_ops]);
   std::vector<int32_t> next(input_begin_.begin(), input_begin_.end() - 1);
-  each_edge([this, &next](int32_t producer, int32_t consumer) { inputs_[next[consumer]++] = producer; });
+  plan.EachEdge([&](int32_t producer, int32_t consumer, int32_t) { inputs_[next[consumer]++] = producer; });
   size_t size = 2;
   while (size < 2 * static_cast<size_t>(plan.num_ops)) size *= 2;
   ends_.resize(size);
