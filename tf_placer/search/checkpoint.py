@@ -54,10 +54,9 @@ class Checkpoint:
         self._folder = folder
         self._identity = json.loads(json.dumps(identity))
         self._every_s = every_s
-        self._state = state or {}
-        self.planner: Any = (
-            None  # that is tracked, with ``state`` and ``restore`` of ``planners.planner.Method``
-        )
+        self.state = state or {}
+        # That is tracked, with ``state`` and ``restore`` of ``planners.planner.Method``.
+        self.planner: Any = None
         self._saved_s = float("-inf")
         self._write_learner: Callable[[pathlib.Path], object] | None = None
         self._settings: dict[str, Any] | None = None
@@ -123,9 +122,9 @@ class Checkpoint:
             planner.restore({**json.loads(str(arrays.pop(_REST))), **arrays})
 
         self.planner = planner
-        if self._state:
-            planner.restore(self._state)
-        return self._track(write, read) or bool(self._state)
+        if self.state:
+            planner.restore(self.state)
+        return self._track(write, read) or bool(self.state)
 
     def _track(self, write: Callable[[pathlib.Path], object], read: Callable[[pathlib.Path], object]) -> bool:
         self._write_learner = write

@@ -76,8 +76,9 @@ class _Arm:
     def state(self) -> tuple[list[Any], dict[str, Any]]:
         """The race's figures; and, by name, the planner's state and the first plan."""
         arrays = {} if self._start is None else {"start": self._start}
-        if planner := self._checkpoint.planner:
-            arrays |= {f"planner.{name}": value for name, value in planner.state().items()}
+        planner = self._checkpoint.planner  # none before its turn, of an arm that goes on from a state
+        state = planner.state() if planner else self._checkpoint.state
+        arrays |= {f"planner.{name}": value for name, value in state.items()}
         return [self.goes_on, self.best_s, self.gain, self.again, self.wait, self.rounds], arrays
 
     def restore(self, figures: list[Any], arrays: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -114,6 +115,15 @@ def test_the_arm_that_gained_is_asked_again_at_once():
     # One turn more than in the test above: after its gain.
     assert 14 <= asked["second"] <= 20
     assert found_by == "second"
+
+
+def test_an_arm_whose_turn_has_not_come_since_a_restart_keeps_its_state():
+    first, second = (
+        Portfolio(SimpleNamespace(given=None), PortfolioConfig(), [arm("arm", BEST)]) for _ in range(2)
+    )
+    state = first.state() | {"0.planner.asked": 3, "0.start": BEST}
+    second.restore(state)
+    assert second.state() == state
 
 
 def test_constructed_plans_stand_before_the_race_and_end_when_they_are_dear():
