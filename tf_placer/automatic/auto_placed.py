@@ -438,10 +438,10 @@ def auto_place(fn: Callable | None = None, **settings: Any) -> Any:
     Raises:
       InputError: ``fn`` is not a function, or a setting is not possible.
     """
-    known = {field.name for field in dataclasses.fields(AutoPlaceConfig)}
+    names = {field.name for field in dataclasses.fields(AutoPlaceConfig)}
     for name in settings:
-        if name not in known:
-            raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, known)}")
+        if name not in names:
+            raise InputError(f"auto_place has no setting {name!r}; {arguments.nearest(name, names)}")
     config = AutoPlaceConfig(**settings)
 
     def wrap(function: Any) -> AutoPlaced:

@@ -79,8 +79,8 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     units = {unit.upper(): factor for unit, factor in SIZE_UNITS.items()}
     if match is None or match[2].upper() not in units:
-        known = ", ".join(unit for unit in SIZE_UNITS if unit)
-        raise InputError(f"{text!r} is no size; write a number and one of {known}, like 10GB")
+        names = ", ".join(unit for unit in SIZE_UNITS if unit)
+        raise InputError(f"{text!r} is no size; write a number and one of {names}, like 10GB")
     num_bytes = int(decimal.Decimal(match[1]) * units[match[2].upper()])
     if num_bytes < 1:
         raise InputError(f"{text!r} is less than a byte; give a size above 0")

@@ -156,9 +156,9 @@ def check_flags(options: Flags) -> None:
     files = {name: values[name] for name in (*_FILES, "saved_model") if name in values}
     for name, file in files.items():
         path = pathlib.Path(file[0] if name == PASSED_ON else file)
-        said = f"--{name}={path}"
+        flag_text = f"--{name}={path}"
         if name != PASSED_ON:
-            check_kind(name, path, said)
+            check_kind(name, path, flag_text)
         if name == "saved_model" and not path.exists():
             file = path / "saved_model.pb"
             raise InputError(
@@ -166,31 +166,33 @@ def check_flags(options: Flags) -> None:
             )
         if name != "saved_model" and not path.is_file():
             why = "that is a folder" if path.is_dir() else "no such file"
-            raise InputError(f"{said}: {why}; give {_FILES[name]}")
+            raise InputError(f"{flag_text}: {why}; give {_FILES[name]}")
         if name == PASSED_ON:
             try:
                 ast.parse(path.read_bytes())
             except (SyntaxError, ValueError, OSError) as error:
-                raise InputError(f"{said} is no Python script ({error}); give one that python runs") from None
+                raise InputError(
+                    f"{flag_text} is no Python script ({error}); give one that python runs"
+                ) from None
     if options.script:
         Script.named(options.script)  # raises where it is not there
     check_together(values.get, "--")
     if options.fleet:
-        said = f"--fleet={options.fleet}"
+        flag_text = f"--fleet={options.fleet}"
         address = FleetAddress.parse(options.fleet)
         if options.cluster.partition(":")[0] != LOCAL:
             raise InputError(
-                f"{said} measures on the devices of its machines, and --cluster={options.cluster} describes others; "
-                "leave --cluster out, or give local:2, say"
+                f"{flag_text} measures on the devices of its machines, and --cluster={options.cluster} describes "
+                "others; leave --cluster out, or give local:2, say"
             )
-        check_ray(said)
+        check_ray(flag_text)
         check_reachable(address)
     clusters = [("cluster", options.cluster)] if options.cluster else []
     for flag, text in [*clusters, *(("clusters", text) for text in options.clusters)]:
         # All but this machine, which is probed only when all else is right.
-        said = f"--{flag}={text}"
-        local_cores(text, said)
-        cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, said)
+        flag_text = f"--{flag}={text}"
+        local_cores(text, flag_text)
+        cluster = None if text.partition(":")[0] == LOCAL else choose_cluster(text, flag_text)
         name, is_live = (text, True) if cluster is None else (cluster.name, cluster.is_live)
         is_logical = cluster is not None and cluster.kind == LOGICAL
         needs_live = options.command in _NEED_LIVE_DEVICES or (options.command == "run" and not is_logical)
@@ -199,7 +201,7 @@ def check_flags(options: Flags) -> None:
         for other in ("graph", "robust"):
             if is_live and getattr(options, other):
                 raise InputError(
-                    f"{said} has live devices, and --{other} is for described ones; give a preset or a .toml file "
+                    f"{flag_text} has live devices, and --{other} is for described ones; give a preset or a .toml file "
                     "without addresses"
                 )
         if cluster is not None and options.memory_limit:

@@ -49,7 +49,7 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
 
     Of a plan that the command reads by itself the batch is in as many parts as there, unless the flags say otherwise.
     """
-    # Everything that can be said without a machine comes before the machine is probed.
+    # Everything that can be flag_text without a machine comes before the machine is probed.
     load_op_libraries(options.op_library)
     source = Source(
         **{name: getattr(options, name) for name in _OF_SOURCE},
@@ -199,31 +199,33 @@ def method_settings(
     """
     entries: list[tuple[str, str | None, Mapping[str, Any]]] = []  # words of the user, method, its settings
     if file is not None:
-        said = f"--settings={file}"
+        flag_text = f"--settings={file}"
         try:
             table = tomllib.loads(pathlib.Path(file).read_text(encoding="utf8"))
         except OSError as error:
             raise InputError(
-                f"{said} cannot be read ({error.strerror}); give a TOML file of settings"
+                f"{flag_text} cannot be read ({error.strerror}); give a TOML file of settings"
             ) from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise InputError(
-                f"{said} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines"
+                f"{flag_text} is no TOML ({error}); write [METHOD] and SETTING = VALUE lines"
             ) from error
         plain = {name: value for name, value in table.items() if not isinstance(value, dict)}
-        entries += [(said, name, values) for name, values in table.items() if name not in plain]
-        entries += [(said, None, plain)] if plain else []
+        entries += [(flag_text, name, values) for name, values in table.items() if name not in plain]
+        entries += [(flag_text, None, plain)] if plain else []
     for text in texts:
-        said = f"--set={text}"
+        flag_text = f"--set={text}"
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InputError(f"{said} is no setting; write --set=SETTING=VALUE or --set=METHOD.SETTING=VALUE")
+            raise InputError(
+                f"{flag_text} is no setting; write --set=SETTING=VALUE or --set=METHOD.SETTING=VALUE"
+            )
         method, dot, setting = name.rpartition(".")
         try:
             typed = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:
             typed = value  # a bare word is a text
-        entries.append((said, method if dot else None, {setting: typed}))
+        entries.append((flag_text, method if dot else None, {setting: typed}))
     settings: dict[str, dict[str, Any]] = {}
     checks: list[tuple[str, str, Mapping[str, Any]]] = []
     for source, of_method, values in entries:

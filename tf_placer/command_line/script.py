@@ -154,8 +154,8 @@ class Script:
             if not hasattr(value, part):
                 names = [name for name in dir(value) if not name.startswith("_")]
                 owner = "the script" if value is module else arguments.shown(value)
-                said = self.said if args is None else f"--args={args}"
-                raise InputError(f"{said}: {owner} has no {part!r}; {arguments.nearest(part, names)}")
+                text = self.said if args is None else f"--args={args}"
+                raise InputError(f"{text}: {owner} has no {part!r}; {arguments.nearest(part, names)}")
             value = getattr(value, part)
         return value
 
@@ -171,15 +171,15 @@ class Script:
         except SystemExit as error:
             raise InputError(f"{self.said}: it ends the process (exit {error.code}); {at_exit}") from None
         except Exception as error:  # a script can raise anything
-            said, frames = told(error), traceback.extract_tb(error.__traceback__)
+            message, frames = told(error), traceback.extract_tb(error.__traceback__)
             lines = [frame.lineno for frame in frames if frame.filename == self.path]
             # What autograph has rewritten is in no traceback: TensorFlow says in its message where it was.
             lines += map(int, re.findall(rf'File "{re.escape(self.path)}", line (\d+)', str(error)))
             if isinstance(error, SyntaxError):
-                said, lines = error.msg, [error.lineno] if error.filename == self.path else lines
+                message, lines = error.msg, [error.lineno] if error.filename == self.path else lines
             line = lines[-1] if lines else None
             where = f"line {line} of {pathlib.Path(self.path).name}: " if line else ""
-            raise InputError(f"{self.said}: {where}{type(error).__name__}: {said}; {remedy}") from error
+            raise InputError(f"{self.said}: {where}{type(error).__name__}: {message}; {remedy}") from error
 
 
 @contextlib.contextmanager
