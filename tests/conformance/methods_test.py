@@ -18,8 +18,9 @@ from tests.tf_placer.problem.small_problems import (
     small_cluster,
 )
 from tests.tf_placer.search.killed import DiesAfter, Kill, Measuring, comparable
+from tf_placer.base import method_spec
 from tf_placer.base.arguments import InputError
-from tf_placer.base.method_spec import Kind, MethodSpec, NoSettings, Role
+from tf_placer.base.method_spec import Kind, NoSettings, Role
 from tf_placer.problem.problem import Problem
 from tf_placer.search import methods
 from tf_placer.search.methods import configured
@@ -231,16 +232,15 @@ def _words_of_parts(tree: ast.Module) -> set[int]:
 
 
 def _names_of_rows(tree: ast.Module) -> set[int]:
-    """Ids of the constants with which rows name themselves."""
-    found = set()
+    """Ids of the constants with which rows name themselves, and what their other columns call themselves by."""
+    constants = set()
     for row in ast.walk(tree):
-        if isinstance(row, ast.Call) and ast.unparse(row.func) == MethodSpec.__name__:
-            names = [given.value for given in row.keywords if given.arg == "name"]
-            own = {name.value for name in names if isinstance(name, ast.Constant)}
-            found |= {
+        if isinstance(row, ast.Call) and ast.unparse(row.func) == method_spec.method.__name__:
+            own = {name.value for name in row.args[:1] if isinstance(name, ast.Constant)}
+            constants |= {
                 id(node) for node in ast.walk(row) if isinstance(node, ast.Constant) and node.value in own
             }
-    return found
+    return constants
 
 
 def test_roles_are_those_of_the_table():

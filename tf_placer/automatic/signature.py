@@ -304,8 +304,7 @@ def placed_signature(
     why_recomputed = ""
     if plan_file is not None and plan_file.splitting is not None:
         how = plan_file.splitting
-        kept_whole = [names[op] for op in how.kept_whole]
-        in_memory = how.recomputed, how.parked
+        kept_whole, in_memory = [names[op] for op in how.kept_whole], (how.recomputed, how.parked)
         config = dataclasses.replace(config, parts=how.parts, batch_statistics=how.batch_statistics)
     item, fixed, staying = _around_what_stays(concrete, item, cluster, config)
     why_whole = "" if is_called or config.parts == 1 else _why_not_in_parts(inputs)

@@ -249,13 +249,16 @@ class ForkServer:
                         raise ForkServerError("TensorFlow was not imported in time")
                     size = fork_server_process.PID.size
                     answer, received, _, _ = socket.recv_fds(self._control, size, 1)
-                except (BrokenPipeError, ConnectionResetError):
+                except (OSError, ValueError) as error:
+                    # Who finds that the server has ended closes it, maybe while another thread comes here.
+                    is_closed = self._control.fileno() < 0
+                    if not is_closed and not isinstance(error, (BrokenPipeError, ConnectionResetError)):
+                        raise
                     answer, received = b"", []
                 if not answer:
                     self._process.wait()
-                    raise ForkServerError(
-                        f"the process that forks workers has ended{last_line(self._stderr)}"
-                    )
+                    cause = "" if self._stderr.closed else last_line(self._stderr)
+                    raise ForkServerError(f"the process that forks workers has ended{cause}")
             self.has_forked = True
             on_failure.pop_all()
         (pid,) = fork_server_process.PID.unpack(answer)

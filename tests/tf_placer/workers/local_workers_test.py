@@ -85,6 +85,16 @@ def test_workers_end_with_their_server_and_start_again(own_server):
 
 
 @pytest.mark.medium
+def test_a_server_that_another_thread_closes_meanwhile_is_started_again(own_server, monkeypatch):
+    workers = LocalWorkers(CLUSTER)
+    closed, prepare = [workers.prepare()], workers.prepare
+    closed[0].close()
+    monkeypatch.setattr(workers, "prepare", lambda: closed.pop() if closed else prepare())
+    with workers:
+        assert not closed and workers.death() is None
+
+
+@pytest.mark.medium
 def test_how_a_worker_ended_is_told(own_server):
     with LocalWorkers(CLUSTER) as workers:
         (pid,) = workers.pids
