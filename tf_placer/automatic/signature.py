@@ -86,9 +86,8 @@ class Trial:
     """
 
     traced: ConcreteFunction  # the unplaced function, with which it begins
-    place: Callable[
-        [], ConcreteFunction
-    ]  # moves its variables to where the plan has them, and makes what runs by it
+    # Moves its variables to where the plan has them, and makes what runs by that.
+    place: Callable[[], ConcreteFunction]
     move_back: Callable[[], None]  # moves them to where they were before that
     clock: Callable[[], float] = time.perf_counter
     verdict: Verdict | None = None  # None while it runs
