@@ -61,14 +61,10 @@ class Log:
     """
 
     console: rich.console.Console
-    budget_s: float = (
-        math.inf
-    )  # of everything together but what is done once; infinite where no phase has a share
+    budget_s: float = math.inf  # of all but what is done once; infinite where no phase has a share
     durations: Durations = dataclasses.field(default_factory=Durations)  # where lengths are kept
     clock: Callable[[], float] = time.monotonic
-    is_equal: bool = (
-        False  # shares are of what there is when the first of them begins, so that equal ones are
-    )
+    is_equal: bool = False  # shares are of what is left when the first of them begins
 
     def __post_init__(self) -> None:
         # It begins at ``begun_s()``, which may be before now.

@@ -60,9 +60,8 @@ class Student(Protocol):
     levels: int  # K, of tasks beyond devices
     # [U] int32 from 0 on: units that the policy always places together; not called without tasks.
     groups_of: Callable[[Problem], np.ndarray]
-    meets: Callable[
-        [Problem, Plans | None], Any
-    ]  # a problem, with good plans if any are needed, as the policy sees it
+    # A problem, with good plans if any are needed, as the policy sees it.
+    meets: Callable[[Problem, Plans | None], Any]
     # Takes one step, of a rate (scalar float32) times the learning rate; returns the previous loss.
     learn: Callable[[Any, tf.Tensor], tf.Tensor]
     # Scalar float32 loss, for problems that are not taught: a mean -log p in nats, or the logarithm of a time.
