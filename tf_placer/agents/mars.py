@@ -81,7 +81,8 @@ class UnitEncoder(snt.Module):
     def __init__(self, type_width: int, width: int, layers: int):
         """Creates an embedding of op types of ``type_width``, and a GCN of H = ``width`` and ``layers``."""
         super().__init__(name="unit_encoder")
-        self._types = snt.Embed(features.NUM_TYPES, type_width, name="types")
+        # Variables are in the order of these names, in files of weights, too.
+        self.types = snt.Embed(features.NUM_TYPES, type_width, name="types")
         self.network = GraphConvolution(width, layers, name="convolution")
         self.network(tf.zeros([1, type_width + features.RELATIVE_WIDTH]), tf.zeros([0, 2], tf.int32))
         self.width = width
@@ -89,7 +90,7 @@ class UnitEncoder(snt.Module):
     def columns(self, graph: features.GraphInputs) -> tf.Tensor:
         """[U, F] input of the GCN."""
         # Rows are as small as if a layer read the type as one column of many: 1 / sqrt(NUM_TYPES).
-        rows = self._types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
+        rows = self.types(graph.type_of_unit) * (0.5 * features.NUM_TYPES**0.5)
         return tf.concat([rows, graph.relative_features], axis=1)
 
 
