@@ -394,9 +394,6 @@ def _placed_or_tried(
         if state is not None:
             state.move_back()
 
-    def fresh() -> ConcreteFunction:
-        return placed_concrete_function(concrete, item, placement, devices_here(placement, cluster))
-
     called = writing.called if writing is not None else as_it_is or concrete
     return dataclasses.replace(
         unplaced,
@@ -405,7 +402,10 @@ def _placed_or_tried(
         home=home,
         as_it_is=as_it_is,
         random_state=state,
-        fresh=None if as_it_is is None else fresh,
+        # Draws as if it had never run.
+        fresh=None
+        if as_it_is is None
+        else lambda: placed_concrete_function(concrete, item, placement, devices_here(placement, cluster)),
     )
 
 
