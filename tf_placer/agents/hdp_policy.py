@@ -216,13 +216,13 @@ class FeedForwardGrouper(snt.Module):
         """Creates the layers, of G groups and H = ``hidden_width``; ``num_types`` is the size of the vocabulary."""
         super().__init__(name="feed_forward_grouper")
         self.num_groups = num_groups
-        self._type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
-        self._hidden = snt.Linear(hidden_width, name="hidden")
+        self.type_embedding = snt.Embed(num_types, type_embedding_width, name="type_embedding")
+        self.hidden = snt.Linear(hidden_width, name="hidden")
         self.logits = snt.Linear(num_groups, name="logits")
 
     def __call__(self, type_of_unit: tf.Tensor, features: tf.Tensor) -> tf.Tensor:
         """[U, G] logits of each unit's group, of units with op types [U] int32 and features [U, F]."""
-        hidden = tf.nn.relu(self._hidden(tf.concat([self._type_embedding(type_of_unit), features], axis=1)))
+        hidden = tf.nn.relu(self.hidden(tf.concat([self.type_embedding(type_of_unit), features], axis=1)))
         return self.logits(hidden)
 
 
