@@ -21,7 +21,7 @@ from tf_placer.search.round import Best, Context, Round, Run, evaluated
 from tf_placer.transform.split.plans import handed_to_hosts
 
 HANDED = "host_cut"  # what found the plans of ``handed_to_hosts``
-RACE_VERSION = 4  # of a race's state: a search saved with another version cannot be resumed
+RACE_VERSION = 5  # of a race's state: a search saved with another version cannot be resumed
 _GAIN = 1e-4  # a slice that gains less of the step time has gained nothing
 _LEAD_TURN, _TURN = 0.1, 0.04  # shares of the budget, of the leading arm and of others
 _CHEAP = 0.1  # share of the budget after which no more plans are constructed, from when that begins
