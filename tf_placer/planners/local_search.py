@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tf_placer.base.method_spec import Kind, NoSettings, Role, Settings, method, setting
-from tf_placer.base.quantities import excess
 from tf_placer.evaluation.simulated import SimulatedEvaluator
 from tf_placer.grouper.groups import Groups, costliest_ops, op_levels
 from tf_placer.ops.simulator import NEVER, Chains, ChainSearch, MoveTables
@@ -122,7 +121,6 @@ class WholeLayers:
     runtime_s: float  # its step time in the simulator
     peak_bytes: np.ndarray  # [D] int64, most memory in use on each device
     op_level_s: float  # step time of the plan that it was made of, in the same simulator
-    slower: float  # the share of that step that whole layers take more
 
 
 def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 0) -> WholeLayers | None:
@@ -149,8 +147,7 @@ def whole_layers(problem: Problem, layers: Layers, plan: Decisions, seed: int = 
     measured = SimulatedEvaluator(problem).evaluate(both)
     assert measured.peak_bytes is not None  # simulated
     whole_s, op_level_s = measured.runtime_s[:2].tolist()
-    slower = excess(whole_s, op_level_s)
-    return WholeLayers(device_of_unit, whole_s, measured.peak_bytes[0], op_level_s, slower)
+    return WholeLayers(device_of_unit, whole_s, measured.peak_bytes[0], op_level_s)
 
 
 _DRAWN = 16

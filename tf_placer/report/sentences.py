@@ -283,7 +283,7 @@ def _layer_sentences(outcome: Outcome) -> list[str]:
             "No plan of whole layers that fits in memory was found: the plan written is of single ops, by layer, and "
             "lists those that are not where their layer is."
         ]
-    slower = round(whole.slower, 3)
+    slower = round(excess(whole.runtime_s, whole.op_level_s), 3)
     share = f"{percentage(abs(slower))} {'more' if slower > 0 else 'less'}" if slower else "no more"
     start = "With" if outcome.written.clock is Clock.SIMULATED else "In the simulator, with"
     sentences = [

@@ -199,8 +199,8 @@ def _section(
         figures=tuple(figures),
         step_times=tuple({**_step_time(outcome, row), "plan": views.get(row.name)} for row in outcome.rows),
         bounds=tuple(
-            {"name": name, "bound_s": s, "is_tightest": name == tightest, "about": MEANING[name]}
-            for name, s in main.bounds.items()
+            {"name": key, "bound_s": s, "is_tightest": key == tightest, "about": MEANING.get(key, "a proof")}
+            for key, s in main.bounds.items()
         ),
         plan=plan,
         curves=tuple(dict(zip(_OF_CURVE, curve, strict=True)) for curve in curves),

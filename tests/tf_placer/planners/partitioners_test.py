@@ -94,7 +94,7 @@ def found(problem: Problem, row):
 def test_layers_that_are_whole_stay_where_they_are():
     whole = found(fork(), [0, 0, 1, 0])
     assert whole is not None
-    assert whole.runtime_s == whole.op_level_s and whole.slower == 0
+    assert whole.runtime_s == whole.op_level_s
     assert sorted(whole.device_of_unit[1:3].tolist()) == [0, 1]
 
 
@@ -106,7 +106,6 @@ def test_what_splits_a_layer_is_made_whole_and_said_to_be_slower():
     assert whole.runtime_s == pytest.approx(2020e-9)
     # 10 + 10 + 1 to the other device, 1000 there, 10 + 1 back, 10.
     assert whole.op_level_s == pytest.approx(1042e-9)
-    assert whole.slower == pytest.approx(2020 / 1042 - 1)
 
 
 def test_whole_layers_are_within_memory_or_there_are_none():

@@ -35,7 +35,7 @@ from tf_placer.report.sentences import (
     split_batch_sentences,
     verdict,
 )
-from tf_placer.report.views import plan_report, print_report, summary, table
+from tf_placer.report.views import page_of_run, plan_report, print_report, summary, table
 from tf_placer.search.methods import Budget, Objective
 from tf_placer.search.search import search
 from tf_placer.transform.split import SplitProgram, split_program
@@ -182,7 +182,7 @@ def test_the_summary_gives_what_was_not_measured_as_null(report):
     assert told["baselines_evaluations"] == {"single": 16, "random": 16}
 
 
-def test_what_one_method_proves_is_the_bound_of_all(problem, result):
+def test_what_one_method_proves_is_the_bound_of_all(problem, result, tmp_path):
     # The longer op alone takes 300 ns, so 400 are the optimum only where a method has proven it.
     assert result.lower_bound_s == pytest.approx(300e-9)
     by_time = {"exact": (400e-9, 400e-9), "single": (500e-9, 0.0), "random": (400e-9, 0.0)}
@@ -190,11 +190,14 @@ def test_what_one_method_proves_is_the_bound_of_all(problem, result):
         Timed.of_search(method, dataclasses.replace(result, runtime_s=runtime_s, proven_s=proven_s))
         for method, (runtime_s, proven_s) in by_time.items()
     )
-    told = summary(Outcome(Form(problem), random, (single, exact)))
+    outcome = Outcome(Form(problem), random, (single, exact))
+    told = summary(outcome)
     assert (told["tightest_bound"], told["lower_bound_s"]) == ("proven", 400e-9)
     assert told["lower_bounds"]["proven_s"] == 400e-9
     assert told["proven_optimal"] == ["exact", "random"]
-    assert shown(Outcome(Form(problem), random, (single, exact))) == {
+    bounds = page_of_run(outcome, tmp_path, [], {}).sections[0].bounds
+    assert [bound["name"] for bound in bounds if bound["is_tightest"]] == ["proven"]
+    assert shown(outcome) == {
         "single device",
         "exact (random), proven optimal",
         "random, proven optimal",
