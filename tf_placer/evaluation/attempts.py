@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 import tensorflow as tf
@@ -147,7 +147,6 @@ def time_program(
     workers: Workers,
     program: GraphProgram,
     config: RuntimeConfig,
-    incumbent_s: Sequence[float] = (),
     limit: Limit = NO_LIMIT,
 ) -> Attempt[list[float]]:
     """Step times of one program (``time_steps``), whose memory is watched; a failure of the program never raises.
@@ -175,7 +174,7 @@ def time_program(
             for memory in memories:
                 memory.begin(small_bytes.get(memory.device, 0))
             is_loaded = True
-            step_s = time_steps(loaded.step, config, incumbent_s, limit=limit)
+            step_s = time_steps(loaded.step, config, limit=limit)
             check()  # a short peak may lie between two checks of the watcher
             peak_bytes.update(peaks_bytes(memories))
             return step_s

@@ -77,9 +77,6 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
     Placed graphs run in the workers only, so that a placement that brings TensorFlow down ends as a status;
     the next one gets fresh workers. The workers start with the first evaluation and stay warm.
 
-    With ``RuntimeConfig.early_stop``, the best placement so far, of this call and of earlier ones, is the incumbent
-    that the next ones are stopped against.
-
     A placement must keep within ``Device.memory_bytes``: its values are compared with it before they are sent, and the
     memory of pinned CPU workers is watched while it runs. One that takes more is ended, status OUT_OF_MEMORY.
     On GPUs and on servers that run elsewhere, it is TensorFlow that notices.
@@ -114,7 +111,6 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
         self.problem, self._config = problem, config
         self._workers = workers_of(problem.cluster, config.inter_op_threads)
         self._whole_machine: LocalWorkers | None = None
-        self._incumbent_s: list[float] = []  # timed steps of the best placement so far
         self.limit = Limit()
 
     def __exit__(self, *exc_info: object) -> None:
@@ -152,7 +148,7 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
                 f"{self.problem.cluster.name!r}; build it on the same cluster"
             )
         evaluator = copy.copy(self)
-        evaluator._item, evaluator.problem, evaluator._incumbent_s = item, problem, []
+        evaluator._item, evaluator.problem = item, problem
         return evaluator
 
     def close(self) -> None:
@@ -203,9 +199,6 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
             status=np.array([attempt.status for attempt in attempts], np.int32),
             messages=tuple(attempt.message for attempt in attempts),
             spread_s=np.array([spread_s for _, spread_s in times_s], np.float64),
-            stopped_early=np.array(
-                [steps is not None and len(steps) < self._config.steps for steps in step_s], bool
-            ),
         )
 
     def _evaluate_one(self, plan: Decisions) -> Attempt[list[float]]:
@@ -222,18 +215,12 @@ class RuntimeEvaluator(contextlib.AbstractContextManager["RuntimeEvaluator"]):
                     f"{device.name} has {in_unit(device.memory_bytes, 'MB')}, and the variables and inputs there take "
                     f"{in_unit(resident[device.name], 'MB')}",
                 )
-        timed = functools.partial(
-            time_program, self._workers, program, self._config, self._incumbent_s, self.limit
-        )
+        timed = functools.partial(time_program, self._workers, program, self._config, self.limit)
         were_warm = bool(self.worker_pids)
         attempt = timed()
         if attempt.status == Status.OUT_OF_MEMORY and were_warm:
             # What earlier programs left may have counted; now the workers are fresh.
             attempt = timed()
-        if attempt.value:
-            # One that stopped early is slower than the incumbent by any measure, so all n steps are there.
-            ran = [steps for steps in (self._incumbent_s, attempt.value) if steps]
-            self._incumbent_s = min(ran, key=lambda steps: reported_s(steps, self._config)[0])
         return attempt
 
     def race(

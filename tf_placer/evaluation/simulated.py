@@ -13,7 +13,6 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
-from tf_placer.base.quantities import milliseconds
 from tf_placer.costs.formulas import MEASURED, Spreads, WorkClass
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
@@ -56,18 +55,15 @@ class Measurement:
     status: np.ndarray  # [B] int32 of ``Status``
     messages: tuple[str, ...]  # [B] one line each, may be ""
     spread_s: np.ndarray | None = None  # [B] float64, interquartile range; None where all steps are alike
-    # [B] bool, clearly slower than the best before all steps were timed: ``runtime_s`` is the median of fewer steps,
-    # and the status is OK. None where nothing stops early.
-    stopped_early: np.ndarray | None = None
 
     def __repr__(self) -> str:
         ran_s = self.runtime_s[self.status == Status.OK]
-        fastest = f", the fastest {milliseconds(float(ran_s.min()))} a step" if len(ran_s) else ""
+        fastest = f", the fastest {1e3 * ran_s.min():.3g} ms a step" if len(ran_s) else ""
         return f"<Measurement of {len(self.status)} placements: {len(ran_s)} ran{fastest}>"
 
     def __post_init__(self) -> None:
         arguments.items_of("messages", self.messages, str, "give a tuple of one text for each placement")
-        for name in ("runtime_s", "status", "peak_bytes", "spread_s", "stopped_early"):
+        for name in ("runtime_s", "status", "peak_bytes", "spread_s"):
             value = getattr(self, name)
             if value is None and name not in ("runtime_s", "status"):
                 continue
@@ -86,7 +82,7 @@ class Measurement:
 
     @staticmethod
     def joined(parts: Sequence[Measurement], num_devices: int) -> Measurement:
-        """The plans of several measurements on D devices, in order; which of them stopped early is dropped."""
+        """The plans of several measurements on D devices, in order."""
         empty = np.zeros(0)
         peaks = [
             np.full((part.batch, num_devices), UNKNOWN_BYTES) if part.peak_bytes is None else part.peak_bytes

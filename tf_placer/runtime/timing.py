@@ -14,10 +14,10 @@ from typing import Annotated
 
 import numpy as np
 import scipy.stats
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt
 
 from tf_placer.base import arguments
-from tf_placer.base.arguments import FINITE, NOT_NAN
+from tf_placer.base.arguments import FINITE
 
 _LEAST_STEPS = 3  # timed of a program, however late it is
 TELLING = 6  # turns, with fewer of which nothing is ``clearly_slower``
@@ -55,26 +55,6 @@ def clearly_slower(samples: Sequence[float], reference: Sequence[float], confide
     return median_interval(ratios.tolist(), confidence)[0] > 1
 
 
-def hopeless(
-    samples: Sequence[float], incumbent: Sequence[float], false_stop_rate: float = 0.005, margin: float = 0.1
-) -> bool:
-    """True if the first steps prove a candidate slower than the incumbent.
-
-    If the candidate were as fast, all j of its steps would be slower than all n of the incumbent's with probability
-    j! n! / (n + j)!, for any distribution. It is hopeless when they are and that probability is at most
-    ``false_stop_rate``. A test after every step adds no error: one step that is not slower keeps the candidate for
-    good. Each step must even be slower than ``1 + margin`` times the incumbent's slowest, because the machine drifts.
-
-    Args:
-      samples: [j] first timed steps of the candidate.
-      incumbent: [n] all timed steps of the best program so far.
-      false_stop_rate, margin: as ``RuntimeConfig`` has them.
-    """
-    if not samples or not incumbent or min(samples) <= (1 + margin) * max(incumbent):
-        return False
-    return 1 / math.comb(len(incumbent) + len(samples), len(samples)) <= false_stop_rate
-
-
 @dataclasses.dataclass(frozen=True)
 class RuntimeConfig:
     """Settings for timing a placement.
@@ -88,9 +68,6 @@ class RuntimeConfig:
     keep: Annotated[int, Ge(1)] = 5  # the reported time is the median of this many last timed steps
     deadline_s: Annotated[float, FINITE, Gt(0)] = 300.0  # of one placement, loading included
     inter_op_threads: Annotated[int, Ge(1)] = 2  # threads that run ops in each worker, see ``WorkerSpec``
-    early_stop: bool = False  # stop timing a placement that is ``hopeless`` against the best one so far
-    false_stop_rate: Annotated[float, Gt(0), Lt(1)] = 0.005  # chance to stop a placement as fast as the best
-    stop_margin: Annotated[float, NOT_NAN, Ge(0)] = 0.1  # least share above the best's slowest step
 
     def __post_init__(self) -> None:
         for name, kind in typing.get_type_hints(RuntimeConfig, include_extras=True).items():
@@ -119,7 +96,6 @@ NO_LIMIT = Limit()
 def time_steps(
     step: Callable[[], None],
     config: RuntimeConfig,
-    incumbent_s: Sequence[float] = (),
     clock: Callable[[], float] = time.perf_counter,
     limit: Limit = NO_LIMIT,
 ) -> list[float]:
@@ -128,7 +104,6 @@ def time_steps(
     Args:
       step: runs one step.
       config: how many.
-      incumbent_s: step times of the best program so far: with ``early_stop``, a hopeless one is timed no further.
       clock: seconds.
       limit: the end of timing, after a warm-up step and a few timed ones in any case.
     """
@@ -142,15 +117,13 @@ def time_steps(
         start = clock()
         step()
         times_s.append(clock() - start)
-        if config.early_stop and hopeless(times_s, incumbent_s, config.false_stop_rate, config.stop_margin):
-            break
     return times_s
 
 
 def reported_s(step_s: Sequence[float], config: RuntimeConfig) -> tuple[float, float]:
     """Median and interquartile range of the last ``config.keep`` timed steps (Mirhoseini et al. 2018, section 4).
 
-    After an early stop, of all timed steps.
+    Of all timed steps where a limit ended timing.
     """
     steps = step_s if len(step_s) < config.steps else step_s[-config.keep :]
     low, high = np.percentile(steps, [25, 75])

@@ -140,7 +140,7 @@ def _timing(scene: Scene) -> dict[str, Good]:
     config = {"config": RuntimeConfig()}
     times = {"runtime_s": np.array([1.0]), "spread_s": np.array([0.0]), "peak_bytes": np.array([[1]])}
     race = {"device_of_unit": plan[np.newaxis], "rounds": 2, "confidence": 0.9, "beside": ()}
-    flags = {"status": np.array([0]), "messages": ("",), "stopped_early": np.array([False])}
+    flags = {"status": np.array([0]), "messages": ("",)}
     return {
         **{
             f"RuntimeEvaluator.{call.__name__}": on_workers(call, device_of_unit=plan)

@@ -354,8 +354,6 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "RuntimeConfig.keep": (0, -1, 11),
         "RuntimeConfig.deadline_s": (0, INF),
         "RuntimeConfig.inter_op_threads": (0, -1),
-        "RuntimeConfig.false_stop_rate": (0, 1),
-        "RuntimeConfig.stop_margin": (-0.1,),
         "SimulatedEvaluator.problem": (scene.item,),
         "SimulatedEvaluator.evaluate.device_of_unit": rows_of_two,
         "SimulatedEvaluator.times.device_of_unit": legal_of_two,
@@ -366,6 +364,5 @@ def _timing(scene: Scene) -> dict[str, tuple[Any, ...]]:
         "Measurement.status": (0, [0], np.array([0, 0]), np.array([1])),
         "Measurement.messages": ("", (3,), ("", "")),
         "Measurement.spread_s": (0.0, np.array([0.0, 1.0])),
-        "Measurement.stopped_early": (False, np.array([False, True])),
         "Status.value": (-1, 9),
     }

@@ -1,7 +1,6 @@
 """What is timed and reported, races and intervals of medians, on a clock of our own."""
 
 import itertools
-import math
 import subprocess
 import sys
 import time
@@ -16,11 +15,9 @@ from tf_placer.runtime.timing import (
     OtherLoad,
     RuntimeConfig,
     clearly_slower,
-    hopeless,
     median_interval,
     race_steps,
     race_times_s,
-    reported_s,
     time_steps,
 )
 
@@ -42,31 +39,11 @@ class Clock:
 
 
 CONFIG = RuntimeConfig(warmup_steps=1, steps=4, keep=2)
-STOPPING = RuntimeConfig(warmup_steps=1, steps=4, keep=2, early_stop=True, false_stop_rate=0.2)
 
 
 def test_the_warm_up_is_not_timed():
     clock = Clock(50, 1, 2, 3, 4)
     assert time_steps(clock.step, CONFIG, clock=clock) == [1, 2, 3, 4]
-
-
-def test_timing_stops_when_the_program_is_hopeless():
-    clock = Clock(1, 4, 6, 5, 5)
-    step_s = time_steps(clock.step, STOPPING, incumbent_s=[1, 1, 1, 1], clock=clock)
-    assert step_s == [4]  # C(5, 1) = 5 = 1 / 0.2
-    assert clock.runs == 2
-
-
-def test_timing_does_not_stop_unless_it_is_asked_to_and_there_is_an_incumbent():
-    for config, incumbent_s in [(CONFIG, [1] * 4), (STOPPING, []), (STOPPING, [1, 1, 1, 9])]:
-        clock = Clock(1, 4, 6, 5, 5)
-        assert time_steps(clock.step, config, incumbent_s, clock) == [4, 6, 5, 5]
-
-
-def test_what_is_reported_of_a_program_that_stopped_early_is_the_median_of_all_its_steps():
-    config = RuntimeConfig(steps=10, keep=2, early_stop=True)
-    assert reported_s([9.0, 5.0, 7.0], config) == (7.0, 2.0)
-    assert reported_s([9.0] * 8 + [1.0, 2.0], config)[0] == 1.5
 
 
 @pytest.mark.parametrize(("until_s", "steps"), [(0, 3), (4, 3), (7.5, 5), (100, 6)])
@@ -168,100 +145,6 @@ def test_a_machine_that_drifts_hides_no_difference():
     assert sum(clearly_slower(fast, slow) for slow, fast in races) == 0
     # Taken each by itself, the intervals of the two medians nearly always meet.
     assert sum(median_interval(slow)[0] > median_interval(fast)[1] for slow, fast in races) < 0.05 * 500
-
-
-NOISES = {  # factors on a step time, [steps]
-    "lognormal": lambda rng, n: rng.lognormal(0, 0.05, n),
-    "wide": lambda rng, n: rng.lognormal(0, 0.3, n),
-    "uniform": lambda rng, n: rng.uniform(0.9, 1.1, n),
-    "spikes": lambda rng, n: rng.lognormal(0, 0.03, n) * np.where(rng.random(n) < 0.1, 3.0, 1.0),
-    "Pareto": lambda rng, n: 1 + 0.05 * rng.pareto(1.5, n),  # infinite variance
-    "none": lambda rng, n: np.ones(n),
-}
-STEPS = 10
-
-
-def drift(rng, count):
-    """[count] a random wave between 0.95 and 1.05, one value for each placement: minutes lie between two."""
-    return 1 + 0.05 * np.sin(rng.uniform(0, 2 * np.pi) + rng.uniform(0.05, 1.0) * np.arange(count))
-
-
-def stop_of(samples, incumbent, **options):
-    """How many steps are timed until the candidate is hopeless; all of them if it never is."""
-    stops = (j for j in range(1, len(samples) + 1) if hopeless(samples[:j], incumbent, **options))
-    return next(stops, len(samples))
-
-
-def search_order_keeps_the_best(rng, noise, drifts):
-    """Whether the fastest of 12 placements is timed to the end when each meets the best before it."""
-    means = np.append(1.0, 1.02 + rng.exponential(0.2, 11))
-    order = rng.permutation(len(means))
-    machine = drift(rng, len(means)) if drifts else np.ones(len(means))
-    incumbent = []
-    for when, placement in enumerate(order):
-        samples = (means[placement] * machine[when] * noise(rng, STEPS)).tolist()
-        timed = stop_of(samples, incumbent)
-        if placement == 0:
-            return timed == STEPS
-        if timed == STEPS and (not incumbent or np.median(samples[-5:]) < np.median(incumbent[-5:])):
-            incumbent = samples
-    raise AssertionError("the best placement was never timed")
-
-
-@pytest.mark.medium
-@pytest.mark.parametrize("drifts", [False, True], ids=["steady", "drifting"])
-@pytest.mark.parametrize("noise", NOISES)
-def test_early_stopping_keeps_the_true_best(noise, drifts):
-    rng = np.random.default_rng(2)
-    trials = 2000
-    kept = sum(search_order_keeps_the_best(rng, NOISES[noise], drifts) for _ in range(trials))
-    assert kept >= 0.99 * trials, f"{kept} of {trials}"
-
-
-@pytest.mark.parametrize("noise", [name for name in NOISES if name != "none"])
-def test_one_that_is_as_fast_is_stopped_no_oftener_than_the_rate(noise):
-    # Without margin and drift, where the rule says exactly how often: 1 / C(13, 3) = 0.35 %.
-    rng = np.random.default_rng(3)
-    trials = 4000
-    stopped = sum(
-        stop_of(NOISES[noise](rng, STEPS).tolist(), NOISES[noise](rng, STEPS).tolist(), margin=0.0) < STEPS
-        for _ in range(trials)
-    )
-    expected = trials / math.comb(13, 3)
-    assert abs(stopped - expected) < 4 * math.sqrt(expected), (stopped, expected)
-
-
-def test_clearly_slower_ones_are_stopped_after_three_steps():
-    rng = np.random.default_rng(4)
-    for noise, slower, share in [("lognormal", 1.5, 0.98), ("lognormal", 3.0, 1.0), ("uniform", 1.5, 1.0)]:
-        stops = [
-            stop_of((slower * NOISES[noise](rng, STEPS)).tolist(), NOISES[noise](rng, STEPS).tolist())
-            for _ in range(1000)
-        ]
-        assert np.mean(np.array(stops) == 3) >= share, (noise, slower)
-
-
-@pytest.mark.parametrize(
-    ("samples", "incumbent", "options", "is_hopeless"),
-    [
-        ([], [1.0] * 10, {}, False),
-        ([9.0] * 10, [], {}, False),
-        # C(11, 1) = 11, C(12, 2) = 66 and C(13, 3) = 286: the first above 1 / 0.005 = 200.
-        ([9.0], [1.0] * 10, {}, False),
-        ([9.0] * 2, [1.0] * 10, {}, False),
-        ([9.0] * 3, [1.0] * 10, {}, True),
-        ([9.0] * 2, [1.0] * 10, {"false_stop_rate": 1 / 66}, True),
-        # Of three steps only: C(11, 8) = 165, C(12, 9) = 220.
-        ([9.0] * 8, [1.0] * 3, {}, False),
-        ([9.0] * 9, [1.0] * 3, {}, True),
-        # Each step is slower than the slowest by the margin.
-        ([9.0, 9.0, 2.2], [1.0] * 9 + [2.0], {}, False),
-        ([9.0, 9.0, 2.3], [1.0] * 9 + [2.0], {}, True),
-        ([9.0, 9.0, 2.1], [1.0] * 9 + [2.0], {"margin": 0.0}, True),
-    ],
-)
-def test_how_many_steps_of_what_length_it_takes_to_be_hopeless(samples, incumbent, options, is_hopeless):
-    assert hopeless(samples, incumbent, **options) == is_hopeless
 
 
 class Track:
