@@ -4,6 +4,7 @@ A process of its own: TensorFlow fixes its logical devices when its first op run
 workers. Its arguments: "logical" or "local", a folder for plans, and "again" where an earlier process has filled that.
 """
 
+import concurrent.futures
 import json
 import math
 import pathlib
@@ -254,6 +255,30 @@ def _says_the_batch(run: Callable[[], object]) -> bool:
     return False
 
 
+def threads_share_a_plan() -> bool:
+    weight = tf.Variable(tf.ones([6, 4]))
+    forward = tf.function(lambda x: tf.tanh(x @ weight))
+    placed = auto_place(forward, parts=2)
+    batches = [examples(8, seed)[0] for seed in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(placed, batches))
+    return (
+        are_close(list(map(forward, batches)), results) and is_split(placed) and len(placed.placements) == 1
+    )
+
+
+def a_checkpoint_is_of_the_same_variables() -> bool:
+    step = Step()
+    placed = auto_place(step.__call__, parts=2)
+    placed(*examples(8))
+    before = step.state
+    with tempfile.TemporaryDirectory() as folder:
+        path = tf.train.Checkpoint(step=step).write(f"{folder}/state")
+        placed(*examples(8))
+        tf.train.Checkpoint(step=step).read(path).assert_consumed()
+    return are_close(before, step.state)
+
+
 def pins_are_about_copies() -> bool:
     step = Step()
     device = SETTINGS["cluster"].devices[1].name
@@ -385,7 +410,8 @@ CHECKS = (
     another_batch_runs_as_it_is_with_one_warning, what_cannot_be_split_runs_as_it_is_or_is_an_error,
     a_batch_that_is_not_known_is_looked_at, grappler_takes_no_size_of_one_branch_for_another,
     sizes_that_never_fit_run_as_they_are, what_is_saved_before_a_call_is_whole,
-    a_saved_function_of_another_batch_is_an_error_that_says_so, pins_are_about_copies, variables_may_stay,
+    a_saved_function_of_another_batch_is_an_error_that_says_so, threads_share_a_plan,
+    a_checkpoint_is_of_the_same_variables, pins_are_about_copies, variables_may_stay,
     a_keras_model_trains_the_same, a_report_says_what_splitting_gives_whatever_was_asked,
     plans_for_a_later_process_are_made,
 )  # fmt: skip

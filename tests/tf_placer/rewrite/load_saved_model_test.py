@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import fingerprint_pb2, meta_graph_pb2, saved_mode
 from tensorflow.python.saved_model.pywrap_saved_model import fingerprinting
 
 import tf_placer
+from tests.own_process import python
 from tests.refused import refused
 from tests.tf_placer.rewrite.saved_models import from_tensorflow_1, several_signatures
 from tf_placer.base.arguments import InputError
@@ -55,6 +56,25 @@ def test_missing_devices_are_named_with_those_there_and_the_remedy(unplaced, tmp
     message = refusal(placed(unplaced, Cluster.logical(2), tmp_path / "placed"))
     assert "device:CPU:1, which this process lacks; it has" in message
     assert 'devices={"/job:localhost/replica:0/task:0/device:CPU:1": ' in message
+
+
+@pytest.mark.medium
+def test_the_command_line_of_tensorflow_runs_what_our_loader_refuses(unplaced, tmp_path):
+    """It makes one CPU device, and what is meant for others runs there."""
+    done = python(
+        *(
+            "-m",
+            "tensorflow.python.tools.saved_model_cli",
+            "run",
+            "--tag_set=serve",
+            "--signature_def=scaled",
+        ),
+        *(f"--dir={placed(unplaced, Cluster.logical(2), tmp_path / 'placed')}", f"--outdir={tmp_path}"),
+        "--input_exprs=scale=2.0",
+        CUDA_VISIBLE_DEVICES="",
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "scaled.npy").tolist() == [[2, 4], [6, 8]]
 
 
 def test_a_plan_for_a_described_machine_goes_where_it_is_sent(unplaced, tmp_path):
