@@ -254,10 +254,9 @@ class AutoPlaced(WrappingFunction):
           InputError: the function was not called yet, ``path`` cannot be written to, or no signature was placed, so
             that there is nothing to draw.
         """
-        self._check_called()
         split_batch, name = arguments.truth("split_batch", split_batch), str(self.name)
         page = None if path is None else arguments.file_to_write("path", path)
-        if page is not None:
+        if page is not None or not (self._signatures or self._told):
             self._last()  # raises where there is none
         texts = [f"{name} runs as it is, unplaced: {why}" for why in sorted(self._told)]
         sections = list[Section]()
@@ -302,16 +301,13 @@ class AutoPlaced(WrappingFunction):
         return audit
 
     def _last(self) -> tuple[Signature, Outcome]:
-        self._check_called()
+        if not self._signatures and not self._told:
+            raise InputError(f"{self.name!r} is placed at its first call; call it first")
         for signature in reversed(self._signatures.values()):
             if signature.item is not None and signature.plan is not None:
                 return signature, signature.plan
         why_not = "; ".join(sorted(self._told)) or "it has no op to place"
         raise InputError(f"{self.name!r} runs as it is, unplaced: {why_not}")
-
-    def _check_called(self) -> None:
-        if not self._signatures and not self._told:
-            raise InputError(f"{self.name!r} is placed at its first call; call it first")
 
     def _runs_eagerly(self) -> bool:
         """True if it is Python that would run op by op undecorated: for a Keras model with ``run_eagerly=True``."""

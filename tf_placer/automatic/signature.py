@@ -105,7 +105,7 @@ class Trial:
         return self.traced if self._placed is None else self._placed
 
     def call(self, inputs: Sequence[tf.Tensor]) -> Any:
-        """Runs a step on inputs of ``call_flat``; it may be timed.
+        """Runs a step on inputs of ``call_flat``; the step may be timed.
 
         Raises whatever the step does; or, before it runs, what keeps the variables from being moved.
         """

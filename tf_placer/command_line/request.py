@@ -49,7 +49,7 @@ def request_of(options: Flags, plan: PlanFile | None = None) -> Request:
 
     Of a plan that the command reads by itself the batch is in as many parts as there, unless the flags say otherwise.
     """
-    # Everything that can be flag_text without a machine comes before the machine is probed.
+    # Everything that can be said without a machine comes before the machine is probed.
     load_op_libraries(options.op_library)
     source = Source(
         **{name: getattr(options, name) for name in _OF_SOURCE},

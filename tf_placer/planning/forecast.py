@@ -82,7 +82,7 @@ class Program(abc.ABC):
 
     @abc.abstractmethod
     def item(self) -> Item:
-        """Reads or builds it, and splits its batch."""
+        """Reads or builds the program, and splits its batch."""
 
 
 @dataclasses.dataclass(frozen=True)

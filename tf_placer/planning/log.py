@@ -199,7 +199,7 @@ class Log:
 
     @property
     def elapsed_s(self) -> float:
-        """Since it began."""
+        """Since the phase began."""
         return self.clock() - self._begun_s
 
     @property

@@ -122,7 +122,7 @@ def variable_scopes(
                 scope[:depth]
                 for part in reversed(variable_scope)
                 for depth in range(len(scope), 0, -1)
-                if scope[depth - 1] == part or _counted(scope[depth - 1], part)
+                if part in (scope[depth - 1], without_count(scope[depth - 1]))
             )
             if match := next(candidates, ()):
                 matches[scope] = match
@@ -132,10 +132,6 @@ def variable_scopes(
             iter((*(matches if is_of_several else matches.values()), *read_in)), variable_scope
         )
     return home, named_by
-
-
-def _counted(part: str, name: str) -> bool:
-    return part != name and without_count(part) == name
 
 
 def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dict[Scope, Scope]:
@@ -151,7 +147,7 @@ def layer_names(layers: Iterable[Scope], named_by: Mapping[Scope, Scope]) -> dic
     counted = {
         layer
         for layer, variable_scope in named_by.items()
-        if variable_scope and _counted(layer[-1], variable_scope[-1])
+        if variable_scope and layer[-1] != variable_scope[-1] == without_count(layer[-1])
     }
     confirmed = {
         layer[:d]
