@@ -65,7 +65,7 @@ def as_it_is(corpus: Iterable[Program]) -> str:
 
 
 def _warning(program: Program) -> str:
-    return program.why.replace(".", "").strip()
+    return f" {program.why} ".replace(" .", " ").replace(". ", " ").strip()
 
 
 def _words(name: str) -> str:

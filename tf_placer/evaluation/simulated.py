@@ -419,7 +419,7 @@ def _multiplied(
 
 
 ROBUST_DRAWS = 8
-MOST_DRAWS = 60  # a search takes 64 samples, the estimates among them (local_search_kernel.cc)
+MOST_DRAWS = 60  # a search takes 64 samples, estimates among them (local_search_kernel.inc)
 _TIMES_ESTIMATES = 4  # weight of the estimates in draws: a third of all
 
 

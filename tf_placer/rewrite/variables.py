@@ -355,7 +355,7 @@ def move_to_devices(variables: Iterable[tuple[tf.Variable, str]]) -> None:
     with what is left behind. The variables have values and can be moved (``check_movable``).
 
     Raises:
-      InputError: something that cannot follow holds a variable (``holders``); none has moved then.
+      InputError: something that cannot follow holds a variable (``Storages``); none has moved then.
     """
     elsewhere = [
         (variable, device)

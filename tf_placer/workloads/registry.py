@@ -169,7 +169,7 @@ def settings_of(name: str) -> dict[str, Any] | None:
 def build(name: str, **overrides: Any) -> Item:
     """Builds, traces and cleans up a workload, or finds that a process before did.
 
-    What comes with tf_placer is kept in the user's cache (``kept_items``); what was registered is traced in every
+    What comes with tf_placer is kept in the user's cache (``kept_item``); what was registered is traced in every
     process, because nothing tells when it changes.
 
     Overrides are arguments of the family's function, for example ``batch=8``, in place of the row's.

@@ -378,7 +378,7 @@ def test_hdp_finds_the_optimum(seed):
     start = problem.everything_on(0)
     result = search(problem, "hdp", budget_evaluations=1 + HDP_EVALUATIONS, seed=seed, start=start)
     assert [entry.evaluations for entry in result.history] == list(range(1, HDP_EVALUATIONS + 2, ROUND))
-    # Half of the chains on each GPU: the bound and one crossing of 1 MiB (multi_branch_test.py).
+    # Half of the chains on each GPU: the bound and one crossing of 1 MiB.
     assert result.runtime_s == pytest.approx(multi_branch_bound_s() + 109_858e-9)
 
 

@@ -1,4 +1,4 @@
-// Random numbers that Python draws alike (tf_placer/planners/random_bits.py), so that the two can be compared. std only.
+// Random numbers that Python draws alike (tests/oracles/local_search.py), so that the two can be compared. std only.
 
 #ifndef TF_PLACER_OPS_CC_RANDOM_BITS_H_
 #define TF_PLACER_OPS_CC_RANDOM_BITS_H_
