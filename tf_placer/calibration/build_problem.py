@@ -21,7 +21,6 @@ from tf_placer.base.eager import eagerly
 from tf_placer.base.files import Cache, Durations
 from tf_placer.calibration.refit import Traffic, measure_traffic, traffic_item
 from tf_placer.cluster.cluster import Cluster, Link, given_cluster
-from tf_placer.costs import COSTS
 from tf_placer.graph.item import Item
 from tf_placer.ops.build import library_name
 from tf_placer.problem.analytic_problem import analytic_problem
@@ -443,11 +442,11 @@ def build_problem(
       item: the program.
       cluster: the devices.
       costs: ``"analytic"``: estimated from FLOPs and bytes. ``"profiled"``: measured on the cluster's devices, where
-        it takes half a minute or so the first time and is kept on disk. Without, profiled on live devices if the
+        it takes half a minute the first time and is kept on disk. Without, profiled on live devices if the
         program runs there (``Item.runs_standalone``).
       cache: where profiles are kept; ``profiles`` in the user's cache by default.
       check: is given the problem with estimated costs before anything is measured; what it raises ends the call. For
-        what is to be done with the problem and could not be: a plan for another graph, say.
+        what is to be done with the problem and could not be: a plan for another graph.
 
     Raises:
       InputError: an op has a kernel on no device; ``"profiled"`` for a cluster that is only described, or for a
@@ -462,7 +461,7 @@ def build_problem(
         arguments.function("check", check, "give a function of a Problem, or None")
     if costs is None:
         costs = "profiled" if cluster.is_live and item.runs_standalone else "analytic"
-    arguments.one_of("costs", costs, COSTS)
+    arguments.one_of("costs", costs, ("analytic", "profiled"))
     if costs == "profiled" and not cluster.is_live:
         raise InputError(
             f'cluster {cluster.name!r} is {cluster.kind}, so nothing can be profiled on it; give costs="analytic", or '

@@ -1,6 +1,5 @@
 """Costs of ops on each device, and the devices that have kernels for them."""
 
-COSTS = ("analytic", "profiled")
-"""Sources of the costs of ops."""
+COSTS = ("analytic", "profiled")  # sources
 
 __all__ = ["COSTS"]

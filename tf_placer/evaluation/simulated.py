@@ -13,6 +13,7 @@ import tensorflow as tf
 from tf_placer.base import arguments
 from tf_placer.base.arguments import InputError, exact, told
 from tf_placer.base.eager import eagerly
+from tf_placer.base.quantities import milliseconds
 from tf_placer.costs.formulas import MEASURED, Spreads, WorkClass
 from tf_placer.ops.simulator import Simulation, SimulatorInputs, simulate
 from tf_placer.problem.placement import Decisions, Placement, decisions_of, ranked
@@ -58,7 +59,7 @@ class Measurement:
 
     def __repr__(self) -> str:
         ran_s = self.runtime_s[self.status == Status.OK]
-        fastest = f", the fastest {1e3 * ran_s.min():.3g} ms a step" if len(ran_s) else ""
+        fastest = f", the fastest {milliseconds(ran_s.min())} a step" if len(ran_s) else ""
         return f"<Measurement of {len(self.status)} placements: {len(ran_s)} ran{fastest}>"
 
     def __post_init__(self) -> None:
