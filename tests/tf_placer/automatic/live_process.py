@@ -20,7 +20,7 @@ import tensorflow as tf
 import tf_placer
 from tests.logical_devices import report
 from tests.tf_placer.automatic.told import told_by
-from tests.tf_placer.workers.remote_workers_test import cluster_file
+from tests.tf_placer.workers.servers import cluster_file
 from tf_placer.automatic.signature import TIMED_STEPS, WARMUP_STEPS
 from tf_placer.calibration.build_problem import build_problem
 from tf_placer.planning import outcome

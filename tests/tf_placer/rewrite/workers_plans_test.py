@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import tf_placer
 from tests.tf_placer.rewrite.saved_models import answers, several_signatures
-from tests.tf_placer.workers.servers import TWO_SERVERS
+from tests.tf_placer.workers.servers import cluster_file
 from tf_placer.workers.local_workers import LocalWorkers
 
 pytestmark = pytest.mark.slow
@@ -29,9 +29,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     # Workers of a process that this one is not attached to, as somebody else's servers.
     servers = LocalWorkers(LOCAL)
     servers.start()
-    path = tmp_path_factory.mktemp("servers") / "servers.toml"
-    path.write_text(TWO_SERVERS.format(*servers.addresses))
-    return tf_placer.Cluster.from_file(path)
+    return cluster_file(tmp_path_factory.mktemp("servers"), *servers.addresses)
 
 
 def alternating(item: tf_placer.Item, cluster: tf_placer.Cluster) -> tf_placer.Placement:
@@ -108,9 +106,8 @@ def test_fewer_workers(cluster):
 
 def test_servers_that_do_not_answer(tmp_path):
     """One line says which, and so does one that a process is attached elsewhere."""
-    path = tmp_path / "silent.toml"
-    path.write_text(TWO_SERVERS.format("127.0.0.1:9", "127.0.0.1:9"))
+    silent = cluster_file(tmp_path, "127.0.0.1:9", "127.0.0.1:9")
     with pytest.raises(tf_placer.InputError, match=r"no server answers at 127\.0\.0\.1:9"):
-        tf_placer.session_target(tf_placer.Cluster.from_file(path))
+        tf_placer.session_target(silent)
     with pytest.raises(tf_placer.InputError, match="is attached to other workers"):
-        tf_placer.attach(tf_placer.Cluster.from_file(path))
+        tf_placer.attach(silent)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tf_placer.workers.servers import TWO_SERVERS
+from tests.tf_placer.workers.servers import TWO_SERVERS, cluster_file
 from tf_placer.base.arguments import InputError
 from tf_placer.cluster.cluster import Cluster
 from tf_placer.evaluation.runtime import RuntimeEvaluator
@@ -16,12 +16,6 @@ from tf_placer.graph.item import Item
 from tf_placer.problem.analytic_problem import analytic_problem
 from tf_placer.runtime.timing import RuntimeConfig
 from tf_placer.workers.local_workers import Workers
-
-
-def cluster_file(tmp_path, *addresses) -> Cluster:
-    path = tmp_path / "two.toml"
-    path.write_text(TWO_SERVERS.format(*addresses))
-    return Cluster.from_file(path)
 
 
 def test_placements_are_timed_on_servers_that_run_already(tmp_path, warm_workers):
