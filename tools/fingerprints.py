@@ -144,10 +144,13 @@ def pages() -> Iterator[Job]:
 
 
 def page_of(line: str) -> Any:
-    """Data of a command's ``report.html``, without what a clock says; digests of long lists."""
+    """Data of a command's ``report.html``, without what a clock says; digests of long lists and of plans beside it."""
     found = re.search(r'<script[^>]*"application/json"[^>]*>(.*?)</script>', _result_of(line, "report.html"))
     assert found, "the page has no data"
-    return compact(json.loads(found[1]))
+    data = compact(json.loads(found[1]))
+    for row in (row for section in data["sections"] for row in section["step_times"]):
+        row["plan"] = digest(row["plan"])
+    return data
 
 
 def _result_of(line: str, name: str) -> str:
