@@ -133,6 +133,7 @@ def test_the_reported_time_is_the_median_of_the_last_steps():
     slow_start = [9.0] * 5 + [1.0, 2.0, 3.0, 40.0, 50.0]
     assert reported_s(slow_start, RuntimeConfig()) == (3.0, 40.0 - 2.0)
     assert reported_s([7.0, 5.0, 1.0, 2.0], RuntimeConfig(steps=4, keep=3))[0] == 2.0
+    assert reported_s([9.0, 5.0, 7.0], RuntimeConfig(keep=2)) == (7.0, 2.0), "of all, where a limit ends it"
 
 
 @pytest.mark.medium

@@ -98,7 +98,7 @@ def test_layers_that_are_whole_stay_where_they_are():
     assert sorted(whole.device_of_unit[1:3].tolist()) == [0, 1]
 
 
-def test_what_splits_a_layer_is_made_whole_and_said_to_be_slower():
+def test_what_splits_a_layer_is_made_whole_and_is_slower():
     # Two chains in one layer: apart they take 1000 ns and some transfers, together 2020 ns.
     whole = found(problem_of([10, 1000, 1000, 10], FORK, 1, names=["m/a", "m/b", "m/c", "m/d"]), [0, 0, 1, 0])
     assert whole is not None

@@ -62,15 +62,9 @@ def test_missing_devices_are_named_with_those_there_and_the_remedy(unplaced, tmp
 def test_the_command_line_of_tensorflow_runs_what_our_loader_refuses(unplaced, tmp_path):
     """It makes one CPU device, and what is meant for others runs there."""
     done = python(
-        *(
-            "-m",
-            "tensorflow.python.tools.saved_model_cli",
-            "run",
-            "--tag_set=serve",
-            "--signature_def=scaled",
-        ),
+        *("-m", "tensorflow.python.tools.saved_model_cli", "run"),
+        *("--tag_set=serve", "--signature_def=scaled", "--input_exprs=scale=2.0"),
         *(f"--dir={placed(unplaced, Cluster.logical(2), tmp_path / 'placed')}", f"--outdir={tmp_path}"),
-        "--input_exprs=scale=2.0",
         CUDA_VISIBLE_DEVICES="",
     )
     assert done.returncode == 0, done.stderr
