@@ -97,8 +97,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
 
     Op types that are not registered are let pass: nothing may need those nodes.
     """
-    functions = [function.signature.name for function in graph_def.library.function]
-    _check_names(functions, "function")
+    _check_names([function.signature.name for function in graph_def.library.function], "function")
     _check_names([node.name for node in graph_def.node], "node")
     library = functions_of(graph_def.library)
     outputs = {node.name: _checked_outputs(node, library) for node in graph_def.node}
@@ -108,8 +107,7 @@ def check_graph(graph_def: tf.compat.v1.GraphDef) -> None:
         if not is_tensor_name(text) or name not in outputs:
             return None
         lengths = outputs[name]
-        exists = lengths is None or int(output or 0) < sum(lengths.values())
-        return name if exists else None
+        return name if lengths is None or int(output or 0) < sum(lengths.values()) else None
 
     _check_inputs(graph_def.node, producer, set(outputs))
     for function in library.values():
@@ -202,11 +200,12 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
             is_valid = False
         if not is_valid:
             raise _damaged(f"node {node.name!r}: attribute '_class' is no list of names")
+    label = f"node {node.name!r} ({node.op})"
     signature = library[node.op].signature if node.op in library else op_definition(node.op)
     if signature is None:
         return None
-    for attribute in signature.attr if node.op not in library else ():
-        where = f"node {node.name!r} ({node.op}): attribute {attribute.name!r}"
+    for attribute in signature.attr:
+        where = f"{label}: attribute {attribute.name!r}"
         if attribute.name not in node.attr:
             if not attribute.HasField("default_value"):
                 raise _damaged(f"{where} is missing")
@@ -230,22 +229,22 @@ def _checked_outputs(node: node_def_pb2.NodeDef, library: _Library) -> _Outputs:
                 )
             if tensor.tensor_content and dtype != tf.string and len(tensor.tensor_content) != num_bytes:
                 raise _damaged(f"{where} has {len(tensor.tensor_content)} of {num_bytes} bytes")
-    expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
+    try:
+        expected = sum(num_tensors(argument, node) for argument in signature.input_arg)
+        lengths = {argument.name: num_tensors(argument, node) for argument in signature.output_arg}
+    except ValueError as error:  # the call of a function lacks what its signature counts by
+        raise InputError(str(error)) from None
     count = sum(not text.startswith("^") for text in node.input)
     if count != expected:
-        raise _damaged(f"node {node.name!r} ({node.op}) has {count} inputs, expected {expected}")
-    lengths = {argument.name: num_tensors(argument, node) for argument in signature.output_arg}
+        raise _damaged(f"{label} has {count} inputs, expected {expected}")
     total = sum(lengths.values())
     if min(lengths.values(), default=0) < 0 or total > MAX_OUTPUTS:
-        raise InputError(
-            f"node {node.name!r} ({node.op}) has {total} outputs; 0 to {MAX_OUTPUTS} are possible, the graph is damaged"
-        )
+        raise _damaged(f"{label} has {total} outputs; 0 to {MAX_OUTPUTS} are possible")
     return lengths
 
 
 def _has_type(value: attr_value_pb2.AttrValue, attribute_type: str) -> bool:
     if not attribute_type.startswith("list("):
-        return value.WhichOneof("value") == _FIELD_OF_TYPE[attribute_type]
-    field = _FIELD_OF_TYPE[attribute_type.removeprefix("list(").removesuffix(")")]
-    filled = {descriptor.name for descriptor, _ in value.list.ListFields()}
-    return value.WhichOneof("value") == "list" and filled <= {field}
+        return value.WhichOneof("value") == _FIELD_OF_TYPE.get(attribute_type)
+    field = _FIELD_OF_TYPE.get(attribute_type.removeprefix("list(").removesuffix(")"))
+    return value.WhichOneof("value") == "list" and {of.name for of, _ in value.list.ListFields()} <= {field}

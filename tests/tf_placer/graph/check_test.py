@@ -74,6 +74,12 @@ def _many_outputs(graph_def) -> None:
     split.attr["num_split"].i = 10**12
 
 
+def _direct_call(graph_def):
+    signature = body(graph_def).signature
+    graph_def.node.add(name="direct", op=signature.name, input=["x"])
+    return signature
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -92,6 +98,8 @@ def _many_outputs(graph_def) -> None:
         (_cycle, "on a cycle"),
         (_splat, "a constant of 8000000000000 bytes; make a tensor of that size with tf.fill"),
         (_many_outputs, "'split'.* has 1000000000000 outputs"),
+        (lambda g: _direct_call(g).attr.add(name="N", type="of mine"), "'direct' .* 'N' is missing"),
+        (lambda g: setattr(_direct_call(g).input_arg[0], "number_attr", "N"), "'direct' .* lacks .* 'N'"),
     ],
 )
 def test_damage_to_the_main_graph(graph_def, damage, message):
@@ -104,16 +112,8 @@ def test_damage_to_the_main_graph(graph_def, damage, message):
     ("damage", "message"),
     [
         (lambda f: f.node_def.add(name="x", op="NoOp"), "two of argument or node 'x'"),
-        (
-            lambda f: setattr(
-                f.node_def.add(name="n", op="Identity", input=["nowhere"]).attr["T"], "type", 1
-            ),
-            "'nowhere'",
-        ),
-        (
-            lambda f: f.ret.update({f.signature.output_arg[0].name: "nowhere:out:0"}),
-            "result .* comes from nowhere",
-        ),
+        (lambda f: f.node_def.add(name="n", op="NotLoaded", input=["nowhere"]), "has input 'nowhere'"),
+        (lambda f: f.ret.update({f.signature.output_arg[0].name: "no:out:0"}), "result .* from nowhere"),
         (lambda f: f.ret.update({f.signature.output_arg[0].name: "add"}), "result .* comes from nowhere"),
         (lambda f: f.signature.control_output.append("effect"), "side effect 'effect' is no node"),
         (lambda f: setattr(f.signature.input_arg[0], "type", 0), "argument 'x' has the unknown dtype 0"),
