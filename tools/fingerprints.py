@@ -6,7 +6,7 @@
 ``--only=PART`` computes one part; with ``--check``, ``--match=REGEX`` computes those names in which it is found. Times
 have all their digits: they are equal or they are not. The parts:
 
-    searches    the best plan of every method on small workloads: its digest, step time, evaluations
+    searches    every method on small workloads: digests of its best plan and of its curve, step time, evaluations
     tables      the tables of papers with --quick: each row of their CSV that no clock ended
     commands    summary.json of place and compare, without what a clock says
     problems    a digest of each field of Problem, for workloads and clusters
@@ -83,7 +83,7 @@ def searches() -> Iterator[Job]:
 
 
 def found(method: str, workload: str, cluster: str) -> dict[str, Any]:
-    """The best plan of a search: its digest, its step time in seconds and the number of evaluations."""
+    """A search's best plan and its step time in seconds, all that it tried by round, and the number of evaluations."""
     import tf_placer
     from tf_placer import workloads
 
@@ -95,6 +95,7 @@ def found(method: str, workload: str, cluster: str) -> dict[str, Any]:
         return {"refused": str(error)}
     return {
         "plan": result.placement.decisions.digest(0, problem),
+        "curve": digest([(entry.evaluations, entry.best_s, entry.mean_s) for entry in result.history]),
         "step_s": result.runtime_s,
         "evaluations": result.evaluations,
     }
